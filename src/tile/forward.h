@@ -1,0 +1,274 @@
+// The forward pass of one task: a strip of query rows of one key-value head against all keys that they see.
+//
+//   for chunk of 512 keys:  pack K and V once
+//     for tile of 48 rows:  S = Q Kᵀ → logits → P = 2^(S − m) → O += P V, block by block; fold the chunk into the rows
+//   for row:                sink, O / l, LSE, statistics
+//
+// No kernel allocates, throws, looks anything up or knows threads.
+#pragma once
+
+#include <algorithm>
+
+#include "tile/accumulate.h"
+#include "tile/finish.h"
+#include "tile/logit.h"
+#include "tile/merge.h"
+#include "tile/pack.h"
+#include "tile/score.h"
+#include "tile/softmax.h"
+
+namespace flashtile {
+namespace {
+
+template <class Isa, class V>
+class Forward {
+  using T = typename V::Scalar;
+  static constexpr int kLanes = V::kLanes;
+
+ public:
+  using Number = T;
+
+  FT_INLINE Forward(const Problem& p, const Tensors& t, const TileShape& shape, std::byte* memory)
+      : p_(p), t_(t), shape_(shape), scratch_(Arena(memory), p, shape, nullptr), constants_(p) {}
+
+  /// REQUIRES: task.rows ≤ shape.task_rows.
+  void run(const Task& task) {
+    begin(task, 0);
+    fold_all();
+    const bool again = finish(0);
+    if (!again) return;
+    // Some unnormalised O overflowed where the answer need not: those rows once more with smaller weights. A property of
+    // the row alone, so its bits do not depend on its neighbours.
+    begin(task, kOverflowShift);
+    fold_all();
+    finish(kOverflowShift);
+  }
+
+  /// Adds the weights of the task's rows to the sums of their keys, rows ascending. REQUIRES: run() has been called for
+  /// all rows of the head, with this memory.
+  void add_key_weights(const Task& task) {
+    begin(task, 0);
+    for (Index j = seen_.begin; j < seen_.end;) {
+      open_chunk(cell_of(*s_, j, kChunkKeys, {0, s_->keys}));
+      for (Index r = 0; r < rows_; r += kTileQueries)
+        for (Index k = chunk_.begin; k < chunk_.end;) {
+          const KeyRange block = cell_of(*s_, k, shape_.block_keys, chunk_);
+          if (logits(tile_rows(r), r, block)) sum_keys(tile_rows(r), block);
+          k = block.end;
+        }
+      j = chunk_.end;
+    }
+  }
+
+ private:
+  FT_INLINE TileRows tile_rows(Index r) const {
+    const Index left = rows_ - r;
+    return {s_, s_->batch, kv_head_ * p_.group(), p_.group(), row_ + r,
+            static_cast<int>(left < kTileQueries ? left : kTileQueries)};
+  }
+  FT_INLINE static int vectors_of(int rows) { return (rows + kLanes - 1) / kLanes; }
+
+  /// Packs the queries and finds what each row sees.
+  void begin(const Task& task, T shift) {
+    s_ = &p_.sequences[task.sequence];
+    kv_head_ = task.kv_head, row_ = task.row, rows_ = task.rows;
+    seen_ = {s_->keys, 0};
+    std::fill_n(scratch_.shift, kTileQueries, shift);
+    const Index padded = (rows_ + kTileQueries - 1) / kTileQueries * kTileQueries;
+    std::fill_n(scratch_.queries, padded * p_.head_dim, T{0});
+    std::fill_n(scratch_.factor, padded, T{0});
+    std::fill_n(scratch_.total.out, rows_ * scratch_.width, T{0});
+    start<V>(scratch_.total, static_cast<int>(padded));
+    for (Index r0 = 0; r0 < rows_; r0 += kTileQueries) {
+      const TileRows rows = tile_rows(r0);
+      T* panel = scratch_.queries + r0 * p_.head_dim;
+      for (int r = 0; r < rows.rows; ++r) {
+        const Index i = rows.query(r), h = rows.head(r), row = s_->first_query + i;
+        const KeyRange keys = s_->padding ? KeyRange{} : visible_keys(p_, t_, *s_, i);
+        scratch_.visible[r0 + r] = keys;
+        if (keys.empty()) continue;  // nothing of the row is read
+        seen_ = {smaller(seen_.begin, keys.begin), larger(seen_.end, keys.end)};
+        pack_query<T>(t_.q, p_.q.dtype, p_.q.at(s_->batch, row, h), p_.head_dim, r, panel);
+        T factor = constants_.factor;
+        if (p_.row_scale.present) factor *= static_cast<const float*>(t_.row_scale)[p_.row_scale.at(s_->batch, row, h)];
+        scratch_.factor[r0 + r] = factor;
+      }
+    }
+  }
+
+  void fold_all() {
+    if (rows_ == 0) return;
+    for (Index j = seen_.begin; j < seen_.end;) {
+      const KeyRange chunk = cell_of(*s_, j, kChunkKeys, {0, s_->keys});
+      open_chunk(chunk);
+      for (Index r = 0; r < rows_; r += kTileQueries) fold_chunk(tile_rows(r), r);
+      j = chunk.end;
+    }
+  }
+
+  FT_INLINE void open_chunk(KeyRange chunk) {
+    chunk_ = chunk;
+    std::fill_n(scratch_.packed, kChunkKeys / 16, std::uint8_t{0});
+  }
+
+  /// The panels of a block of the open chunk, packed when first needed.
+  struct Panels {
+    const T *keys, *values;
+    bool finite;
+  };
+  Panels panels(KeyRange block) {
+    // Blocks are cut on the position grid, so all but the first and last of a sequence are whole: count from the grid.
+    const Index n = floor_div(s_->key_position + block.begin, shape_.block_keys) -
+                    floor_div(s_->key_position + chunk_.begin, shape_.block_keys);
+    T* keys = scratch_.keys + n * shape_.block_keys * p_.head_dim;
+    T* values = scratch_.values + n * shape_.block_keys * scratch_.width;
+    if (scratch_.packed[n] == 0) {
+      const Index row = s_->first_key + block.begin;
+      pack_keys<Geometry<Isa>::kKeys>(t_.k, p_.k.dtype, p_.k.at(s_->batch, row, kv_head_), p_.k.row, block.size(),
+                                      p_.head_dim, keys);
+      const bool finite = pack_values(t_.v, p_.v.dtype, p_.v.at(s_->batch, row, kv_head_), p_.v.row, block.size(),
+                                      p_.value_dim, scratch_.width, values);
+      scratch_.packed[n] = finite ? 1 : 2;
+    }
+    return {keys, values, scratch_.packed[n] == 1};
+  }
+
+  /// Logits of one tile and block into scratch.scores, for the keys in live_ (relative to the block). False when no row
+  /// sees any of them; then nothing was computed.
+  bool logits(const TileRows& rows, Index r0, KeyRange block) {
+    const int vectors = vectors_of(rows.rows);
+    KeyRange some{block.size(), 0}, all{0, block.size()};  // keys that some row sees; keys that all rows see
+    for (int r = 0; r < kTileQueries; ++r) {
+      KeyRange keys = r < rows.rows ? scratch_.visible[r0 + r] : KeyRange{block.begin, block.end};
+      keys = {smaller(larger(keys.begin, block.begin), block.end) - block.begin,
+              larger(smaller(keys.end, block.end), block.begin) - block.begin};
+      scratch_.range_begin[r] = static_cast<T>(keys.begin), scratch_.range_end[r] = static_cast<T>(keys.end);
+      if (r >= rows.rows) continue;
+      if (!keys.empty()) some = {smaller(some.begin, keys.begin), larger(some.end, keys.end)};
+      all = {larger(all.begin, keys.begin), smaller(all.end, keys.end)};
+    }
+    live_ = some;
+    if (some.empty()) return false;
+    bool modified = p_.score_modifier.apply != nullptr;
+    if (modified && p_.score_modifier.coverage != nullptr) {
+      const Coverage c = coverage(rows, block);
+      if (c == Coverage::empty) return false;
+      if (c == Coverage::full) modified = false;
+    }
+    if (p_.mask.present && !load_mask<T>(p_, t_, rows, block.begin, some.begin, some.end, scratch_.mask)) return false;
+
+    T* s = scratch_.scores;
+    score<Isa, V>(scratch_.queries + r0 * p_.head_dim, panels(block).keys, p_.head_dim, scratch_.factor + r0, vectors,
+                  some.begin, some.end, s);
+    if (p_.softcap > 0) apply_softcap<V>(s, vectors, some.begin, some.end, constants_.cap);
+    if (constants_.natural) {
+      static constexpr ScoreModifier kNone = {[](void*, const ScoreTile&) {}, nullptr, nullptr};
+      apply_modifier<V>(modified ? p_.score_modifier : kNone, rows, s, vectors, block.begin, some.begin, some.end,
+                        constants_.log2e);
+    }
+    if (p_.alibi_slopes.present)
+      apply_alibi<V>(p_, t_, rows, s, vectors, block.begin, some.begin, some.end, constants_.log2e);
+    if (p_.mask.present)
+      apply_mask<V>(scratch_.mask, p_.mask.dtype == DType::boolean, s, vectors, some.begin, some.end, constants_.log2e);
+    if (all.begin > some.begin || all.end < some.end)
+      hide_outside<V>(scratch_.range_begin, scratch_.range_end, s, vectors, some.begin, some.end);
+    return true;
+  }
+
+  /// What the modifier says of a block, over the heads of the tile.
+  FT_INLINE Coverage coverage(const TileRows& rows, KeyRange block) const {
+    bool all_empty = true, all_full = true;
+    for (Index r = 0; r < rows.group && r < rows.rows; ++r) {
+      const Index last = r + (rows.rows - 1 - r) / rows.group * rows.group;
+      const Coverage c = p_.score_modifier.coverage(p_.score_modifier.context, rows.batch, rows.head(r), rows.query(r),
+                                                    rows.query(last) + 1, block.begin, block.end);
+      all_empty = all_empty && c == Coverage::empty, all_full = all_full && c == Coverage::full;
+    }
+    return all_empty ? Coverage::empty : all_full ? Coverage::full : Coverage::mixed;
+  }
+
+  /// Folds the open chunk into the rows of one tile: blocks from a fresh state, then one merge.
+  void fold_chunk(const TileRows& rows, Index r0) {
+    const int vectors = vectors_of(rows.rows);
+    const Index width = scratch_.width;
+    bool first = true;
+    for (Index j = chunk_.begin; j < chunk_.end;) {
+      const KeyRange block = cell_of(*s_, j, shape_.block_keys, chunk_);
+      j = block.end;
+      if (!logits(rows, r0, block)) continue;                               // S (keys, queries)
+      if (first) start<V>(scratch_.chunk, kTileQueries);
+      const Panels panel = panels(block);
+      softmax<V>(scratch_.scores, vectors, live_.begin, live_.end, !panel.finite, scratch_.chunk, scratch_.shift,
+                 scratch_.shrink);                                          // P = 2^(S − m)
+      if (p_.dropout.probability > 0)
+        apply_dropout(p_.dropout, rows, block.begin, live_.begin, live_.end, scratch_.scores);
+      if (panel.finite)                                                     // O ← 2^(m_old − m) O + P V
+        accumulate<Isa, V>(scratch_.scores, panel.values, width, rows.rows, live_.begin, live_.end, scratch_.shrink, first,
+                           scratch_.chunk.out);
+      else
+        accumulate_visible<V>(scratch_.scores, panel.values, width, rows.rows, live_.begin, live_.end, scratch_.shrink,
+                              first, scratch_.chunk.out);
+      first = false;
+    }
+    if (!first) merge<V>(scratch_.total.from(r0, width), scratch_.chunk, rows.rows, width);
+  }
+
+  /// Σ over rows of P = 2^(S − m) / l for one tile. A hidden key stays untouched, whatever its row has become.
+  void sum_keys(const TileRows& rows, KeyRange block) {
+    const V hidden = V::broadcast(-Limits<V>::kInfinity), zero = V::broadcast(0);
+    for (int r = 0; r < rows.rows; r += kLanes) {
+      const V max = V::load(scratch_.final_max + rows.row + r), inverse = V::load(scratch_.final_inverse + rows.row + r);
+      for (Index j = live_.begin; j < live_.end; ++j) {
+        T* at = scratch_.scores + j * kTileQueries + r;
+        const V t = V::load(at);
+        select(equal(t, hidden), zero, exp2_shifted(t, max) * inverse).store(at);
+      }
+    }
+    T* sums = static_cast<T*>(t_.key_weights);
+    const Axes& axes = p_.key_weights;
+    for (Index j = live_.begin; j < live_.end; ++j)
+      for (int r = 0; r < rows.rows; ++r)
+        sums[axes.at(s_->batch, s_->first_key + block.begin + j, rows.head(r))] += scratch_.scores[j * kTileQueries + r];
+  }
+
+  /// Writes the rows (with a shift: those marked before). Returns whether any row has to be done again.
+  bool finish(T shift) {
+    bool again = false;
+    const T keep = static_cast<T>(1.0 / (1.0 - p_.dropout.probability));
+    for (Index r = 0; r < rows_; ++r) {
+      if (shift != 0 && scratch_.redo[r] == 0) continue;
+      const TileRows rows = tile_rows(r);
+      const Index b = s_->batch, i = rows.query(0), h = rows.head(0), row = s_->first_query + i, width = scratch_.width;
+      const RowStates<T> state = scratch_.total.from(r, width);
+      if (shift == 0) {
+        T overflow = 0;  // NaN when some o is not finite
+        for (Index d = 0; d < p_.value_dim; ++d) overflow += state.out[d] - state.out[d];
+        scratch_.redo[r] = overflow != 0 && *state.sum - *state.sum == 0;
+        again = again || scratch_.redo[r] != 0;
+        if (scratch_.redo[r] != 0) continue;
+      }
+      const bool sink = p_.sinks.present && !s_->padding;
+      const T sink_logit = sink ? static_cast<const float*>(t_.sinks)[p_.sinks.at(0, 0, h)] : 0;
+      const FinalRow<T> f = join_sink(*state.max, *state.sum, shift, sink, sink_logit);
+      write_statistics(p_, t_, b, row, h, f, shift, state);
+      if (p_.key_weights.present) {
+        scratch_.final_max[row_ + r] = f.max + shift, scratch_.final_inverse[row_ + r] = f.inverse;
+      }
+      write_row<V>(state.out, f.shrink, p_.dropout.probability > 0 ? f.inverse * keep : f.inverse, width, t_.out,
+                   p_.out.dtype, p_.out.at(b, row, h), p_.value_dim);
+    }
+    return again;
+  }
+
+  const Problem& p_;
+  const Tensors& t_;
+  const TileShape shape_;
+  Scratch<T> scratch_;
+  const LogitConstants<T> constants_;
+  const Sequence* s_ = nullptr;
+  Index kv_head_ = 0, row_ = 0, rows_ = 0;
+  KeyRange seen_, chunk_, live_;
+};
+
+}  // namespace
+}  // namespace flashtile

@@ -1,0 +1,20 @@
+// The table of entry points of one instruction set. Every ISA object exports one of these and nothing else.
+#pragma once
+
+#include <cstddef>
+
+#include "problem/work.h"
+
+namespace flashtile {
+
+struct Kernels {
+  Isa isa;
+  const char* name;
+  const char* arithmetic;  // "fma" or "amx": kernels of one family give the same bits
+  /// Bytes of scratch that one worker needs, alignment 64.
+  std::size_t (*scratch_bytes)(const Problem&, const TileShape&);
+  /// One task: rows of one kv head. Scratch need not be cleared.
+  void (*forward)(const Problem&, const Tensors&, const TileShape&, const Task&, std::byte* scratch);
+};
+
+}  // namespace flashtile

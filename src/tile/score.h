@@ -1,0 +1,46 @@
+// S = Q Kᵀ for one tile, transposed: queries lie in the lanes, keys in the rows, so that softmax over keys is vertical.
+// Each score is one chain: s = +0; for d ascending: s = fma(q[d], k[d], s); then times the row's factor.
+#pragma once
+
+#include "tile/scratch.h"
+
+namespace flashtile {
+namespace {
+
+/// kQ vectors of queries × G keys in registers.
+template <class Isa, class V, int kQ, class T = typename V::Scalar>
+FT_INLINE void score_registers(const T* q, const T* k, Index head_dim, const T* factor, T* scores) {
+  constexpr int G = Geometry<Isa>::kKeys, L = V::kLanes;
+  V sum[G][kQ];
+  FT_UNROLL for (int r = 0; r < G; ++r) FT_UNROLL for (int c = 0; c < kQ; ++c) sum[r][c] = V::broadcast(0);
+  for (Index d = 0; d < head_dim; ++d, q += kTileQueries, k += G) {
+    V query[kQ];
+    FT_UNROLL for (int c = 0; c < kQ; ++c) query[c] = V::load(q + c * L);
+    FT_UNROLL for (int r = 0; r < G; ++r) {
+      const V key = V::broadcast(k[r]);
+      FT_UNROLL for (int c = 0; c < kQ; ++c) sum[r][c] = fma(query[c], key, sum[r][c]);
+    }
+  }
+  FT_UNROLL for (int c = 0; c < kQ; ++c) {
+    const V scale = V::load(factor + c * L);
+    FT_UNROLL for (int r = 0; r < G; ++r) (sum[r][c] * scale).store(scores + r * kTileQueries + c * L);
+  }
+}
+
+/// Keys [begin, end) of a block for `vectors` vectors of queries. Whole groups are computed; what lies outside is not used.
+template <class Isa, class V, class T = typename V::Scalar>
+FT_INLINE void score(const T* queries, const T* keys, Index head_dim, const T* factor, int vectors, Index begin, Index end,
+                     T* scores) {
+  constexpr int G = Geometry<Isa>::kKeys, Q = Geometry<Isa>::kQueryVectors, L = V::kLanes;
+  for (Index j = begin / G * G; j < end; j += G) {
+    const T* k = keys + j * head_dim;
+    T* s = scores + j * kTileQueries;
+    int c = 0;
+    for (; c + Q <= vectors; c += Q) score_registers<Isa, V, Q>(queries + c * L, k, head_dim, factor + c * L, s + c * L);
+    if (vectors - c == 2) score_registers<Isa, V, 2>(queries + c * L, k, head_dim, factor + c * L, s + c * L);
+    if (vectors - c == 1) score_registers<Isa, V, 1>(queries + c * L, k, head_dim, factor + c * L, s + c * L);
+  }
+}
+
+}  // namespace
+}  // namespace flashtile

@@ -1,0 +1,145 @@
+// flashtile: exact attention from the command line. Sub-commands: run, info, verify.
+//
+// Always: results go to standard output; a failure is one line "flashtile: …" on standard error. Exit status 0 when all
+// is well, 1 when something failed or a check did not hold, 2 for wrong use.
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "commands.h"
+#include "failure.h"
+#include "files/file_error.h"
+#include "flashtile/flashtile.h"
+
+namespace flashtile::cli {
+namespace {
+
+constexpr const char* kRunExamples =
+    "Examples:\n"
+    "  flashtile run layer.safetensors --check\n"
+    "  flashtile run qkv.npz --names query,key,value --layout bhsd --causal --out o.npz\n"
+    "  flashtile run q.npy k.npy v.npy --window 127,0 --alibi auto --dtype bf16\n"
+    "  flashtile run --q 1x2048x8x128 --k 1x2048x2x128 --causal --json\n"
+    "\n"
+    "Shapes and problems are written BxSxHxD: batch, sequence, heads, head dim.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  flashtile run layer.safetensors --check   attention on real arrays, checked\n"
+    "  flashtile info                            what this machine can do, and why\n"
+    "  flashtile verify                          proofs and errors on this machine\n"
+    "\n"
+    "flashtile COMMAND --help has the options. Exit status: 0, 1 failure, 2 wrong use.";
+
+void add_run(CLI::App& app, RunRequest& r) {
+  app.footer(kRunExamples);
+  app.add_option("FILE", r.files, "one .safetensors or .npz, or three .npy: q, k, v")->type_name("");
+  const auto add = [&](const char* name, std::string& value, const char* type, const char* help, const char* group) {
+    app.add_option(name, value, help)->type_name(type)->group(group)->expected(1);
+  };
+  add("--names", r.names, "Q,K,V", "the arrays' names in the file (q,k,v)", "Input");
+  add("--layout", r.layout, "WORD", "order of dimensions: bshd, bhsd, shd, hsd, sd … (bshd)", "Input");
+  add("--dtype", r.dtype, "TYPE", "convert q, k and v to fp64, fp32, fp16 or bf16", "Input");
+  add("--q", r.q, "BxSxHxD", "no FILE: normal random q of this shape", "Input");
+  add("--k", r.k, "BxSxHxD", "no FILE: normal random k", "Input");
+  add("--v", r.v, "BxSxHxD", "no FILE: normal random v (like k)", "Input");
+  add("--seed", r.seed, "N", "of the random numbers (0)", "Input");
+  app.add_flag("--causal", r.causal, "a query sees no later key")->group("Attention");
+  add("--alignment", r.alignment, "WHERE", "bottom-right (last query at last key) or top-left", "Attention");
+  add("--window", r.window, "L,R", "a query sees L keys before and R after it; -1: no limit", "Attention");
+  add("--scale", r.scale, "X", "factor on q·k (1/√D)", "Attention");
+  add("--softcap", r.softcap, "C", "s ← C tanh(s / C); 0 is off", "Attention");
+  add("--mask", r.mask, "ARRAY", "bool (true = attend) or added numbers: (Sq, Sk) or (B, Hq, Sq, Sk)", "Attention");
+  add("--sinks", r.sinks, "ARRAY", "a logit per head that joins the denominator: (Hq,)", "Attention");
+  add("--alibi", r.alibi, "ARRAY|auto", "slopes: (Hq,) or (B, Hq); auto: the standard ones", "Attention");
+  // What problem_line() says of outputs that `run` always computes: a printed problem may be typed in again.
+  app.add_flag("--lse,--statistics")->group("");
+  add("--isa", r.isa, "NAME", "no better instruction set than this (auto)", "Machine");
+  add("--arithmetic", r.arithmetic, "FAMILY", "automatic, fma or amx", "Machine");
+  add("--threads", r.threads, "N", "threads (as affinity mask and cgroup allow)", "Machine");
+  add("--repeat", r.repeat, "N", "timed calls (as many as fit into a second)", "Machine");
+  add("--out", r.out, "FILE", "write O, LSE and statistics: .safetensors or .npz; O alone: .npy", "Output");
+  add("--out-dtype", r.out_dtype, "TYPE", "of O: q's type, or fp32", "Output");
+  app.add_flag("--key-weights", r.key_weights, "write the sum of the weights of each key too")->group("Output");
+  app.add_flag("--check", r.check, "compare with the fp64 definition; exit 1 beyond the bounds")->group("Output");
+  app.add_flag("--json", r.json, "one JSON object instead of text")->group("Output");
+}
+
+std::string one_line(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+int fail(const std::string& text, int status) {
+  fmt::print(stderr, "flashtile: {}\n", one_line(text));
+  return status;
+}
+
+/// What CLI11 refuses, in our form: the argument, what it was, what is allowed.
+UsageError usage_error(const CLI::App& app, const CLI::ParseError& e) {
+  const std::string text = e.what();
+  const std::string argument = text.substr(0, text.find(':'));
+  if (dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr) {
+    const std::vector<std::string> extras = app.remaining(true);
+    const bool chosen = !app.get_subcommands().empty();
+    const std::string what = extras.empty() ? text : extras.front();
+    if (!chosen && what.rfind('-', 0) != 0) return wrong("COMMAND", what, "run, info or verify");
+    return UsageError(fmt::format("{} is unknown; expected what flashtile{} --help lists", what,
+                                  chosen ? " " + app.get_subcommands().front()->get_name() : ""));
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&e) != nullptr) {
+    if (text.find("missing") != std::string::npos) return wrong(argument, "nothing", "a value after it");
+    return wrong(argument, "given more than once", "it once");
+  }
+  if (dynamic_cast<const CLI::ConversionError*>(&e) !=
+      nullptr)  // only flags have a type: "Could not convert: --x = y"
+    return UsageError(text.substr(text.find(':') == std::string::npos ? 0 : text.find(':') + 2) +
+                      "; expected no value");
+  return UsageError(text);
+}
+
+int run_main(int argc, char** argv) {
+  CLI::App app("Exact attention for CPUs: softmax(scale · q kᵀ) v, tile by tile, in O(S) memory.", "flashtile");
+  app.footer(kExamples);
+  app.set_version_flag("--version", fmt::format("flashtile {} ({})", version(), commit()));
+  app.require_subcommand(0, 1);
+  RunRequest request;
+  bool info_json = false, verify_json = false;
+  CLI::App* const run = app.add_subcommand("run", "attention on q, k and v from files");
+  CLI::App* const info = app.add_subcommand("info", "this build, this machine, and why an instruction set is chosen");
+  CLI::App* const verify = app.add_subcommand("verify", "errors against fp64, a bit-exact proof, and invariance");
+  add_run(*run, request);
+  info->add_flag("--json", info_json, "one JSON object instead of text");
+  verify->add_flag("--json", verify_json, "one JSON object instead of text");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(e);  // --help, --version
+    throw usage_error(app, e);
+  }
+  if (*run) return run_command(request);
+  if (*info) return info_command(info_json);
+  if (*verify) return verify_command(verify_json);
+  throw UsageError("COMMAND is missing; expected run, info or verify (flashtile --help)");
+}
+
+}  // namespace
+}  // namespace flashtile::cli
+
+int main(int argc, char** argv) {
+  using namespace flashtile;
+  try {
+    return cli::run_main(argc, argv);
+  } catch (const cli::UsageError& e) {
+    return cli::fail(e.what(), cli::kWrongUse);
+  } catch (const std::bad_alloc&) {
+    return cli::fail("out of memory", cli::kFailure);
+  } catch (const std::exception& e) {  // Failure, files::FileError, anything unforeseen
+    return cli::fail(e.what(), cli::kFailure);
+  }
+}
