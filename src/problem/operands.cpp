@@ -127,6 +127,8 @@ Status check_tensor(const char* name, const ConstTensor& t, std::initializer_lis
 
 Status check_writable(const char* name, const Tensor& t) noexcept {
   for (int i = 0; i < t.rank; ++i)
+    if (t.shape[i] == 0) return {};  // no element, nothing to write twice
+  for (int i = 0; i < t.rank; ++i)
     FT_CHECK(t.stride[i] != 0 || t.shape[i] <= 1, "%s.stride[%d] = 0 over %lld elements; expected an output whose "
              "elements are distinct", name, i, static_cast<long long>(t.shape[i]));
   return {};

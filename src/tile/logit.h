@@ -123,7 +123,13 @@ FT_INLINE bool load_mask(const Problem& p, const Tensors& t, const TileRows& row
       }
     }
   };
-  const auto widen = [](auto x) { return static_cast<T>(to_float(x)); };
+  // A finite fp64 bias beyond fp32 stays the largest finite number: finite is never "masked".
+  const auto widen = [](auto x) {
+    constexpr double most = sizeof(T) == 4 ? 0x1.fffffep+127 : 0x1.fffffffffffffp+1023;
+    const double wide = to_float(x);
+    const bool finite = wide - wide == 0;
+    return static_cast<T>(finite && wide > most ? most : finite && wide < -most ? -most : wide);
+  };
   switch (p.mask.dtype) {
     case DType::boolean:
       fill(static_cast<const std::uint8_t*>(nullptr), [](std::uint8_t x) { return x != 0 ? T{0} : T(-__builtin_inf()); });
