@@ -7,6 +7,7 @@
 #include "isa/scalar.h"
 #include "tile/log.h"
 #include "tile/logit.h"
+#include "tile/softmax.h"
 
 namespace flashtile {
 namespace {
@@ -80,7 +81,8 @@ FT_INLINE void write_statistics(const Problem& p, const Tensors& t, Index b, Ind
   const S m = S::broadcast(f.max + shift);
   put(p.largest_weight, t.largest_weight, exp2_shifted(S::broadcast(*state.top), m).v * f.inverse + nan);
   // H = −Σ w ln w with w = 2^(t − m)/l  ⇒  H = ln l · Σw − ln 2 · Σ w (t − m)
-  const T moment = __builtin_fabs(f.shrink) == 0 ? T{0} : ((*state.max - f.max) * *state.sum + *state.moment) * f.shrink;
+  const T rise = *state.max - f.max > kFarBelow ? *state.max - f.max : T{kFarBelow};
+  const T moment = fused(rise, *state.sum, *state.moment) * f.shrink;
   const T share = f.keys_sum * f.inverse;
   put(p.entropy, t.entropy, fused(log_scaled(f.sum, shift), share, -kLn2 * (moment * f.inverse)) + nan);
   put(p.logit_mean, t.logit_mean, *state.mean * kLn2 + nan);

@@ -21,8 +21,9 @@ FT_INLINE void merge(RowStates<T> total, RowStates<T> other, int rows, Index wid
     fma(sum_a, sa, sum_b * sb).store(total.sum + r);
     if (total.top == nullptr) continue;
     max_second(V::load(other.top + r), V::load(total.top + r)).store(total.top + r);
-    const V moment_a = fma(a - max, sum_a, V::load(total.moment + r));
-    const V moment_b = fma(b - max, sum_b, V::load(other.moment + r));
+    const V far = V::broadcast(kFarBelow);
+    const V moment_a = fma(max_second(a - max, far), sum_a, V::load(total.moment + r));
+    const V moment_b = fma(max_second(b - max, far), sum_b, V::load(other.moment + r));
     fma(moment_a, sa, moment_b * sb).store(total.moment + r);
     V count = V::load(total.count + r), mean = V::load(total.mean + r), square = V::load(total.square + r);
     merge_moments(count, mean, square, V::load(other.count + r), V::load(other.mean + r), V::load(other.square + r));

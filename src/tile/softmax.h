@@ -28,6 +28,17 @@ FT_INLINE void start(RowStates<T> s, int rows_padded) {
   }
 }
 
+/// Distances to the stabiliser beyond this belong to weights that are 0 in any format; it keeps 0 · ∞ from arising.
+inline constexpr int kFarBelow = -4096;
+
+/// Logits as mean and deviation see them: what lies beyond ±2^45 (fp64: ±2^450) counts as that, so that sums of squares
+/// over 2^31 keys stay finite when masks add finfo.min. Hidden keys count as 0 and not at all.
+template <class V>
+FT_INLINE V bounded_logit(V t) {
+  const V most = V::broadcast(sizeof(typename V::Scalar) == 4 ? 0x1p45 : 0x1p450);
+  return max_second(V::broadcast(0) - most, min_second(most, t));
+}
+
 /// Statistics of two disjoint sets of keys into the first: count, mean, squared deviations.
 template <class V>
 FT_INLINE void merge_moments(V& count, V& mean, V& square, V other_count, V other_mean, V other_square) {
@@ -67,7 +78,7 @@ FT_INLINE void softmax_registers(T* scores, Index begin, Index end, RowStates<T>
         const V t = V::load(scores + j * kTileQueries + c * L);
         const auto is_hidden = equal(t, hidden);
         count[c] = count[c] + select(is_hidden, zero, V::broadcast(1));
-        mean[c] = mean[c] + select(is_hidden, zero, t);
+        mean[c] = mean[c] + select(is_hidden, zero, bounded_logit(t));
       }
     FT_UNROLL for (int c = 0; c < N; ++c) mean[c] = mean[c] / max_second(V::broadcast(1), count[c]);
   }
@@ -79,9 +90,8 @@ FT_INLINE void softmax_registers(T* scores, Index begin, Index end, RowStates<T>
       V p = exp2_shifted(t, stabiliser[c]);
       sum[c] = sum[c] + p;
       if constexpr (kStatistics) {
-        // 4096 bounds the distance where the weight is 0 anyway, so that 0 · ∞ does not arise.
-        moment[c] = fma(p, max_second(t - V::load(state.max + c * L), V::broadcast(-4096)), moment[c]);
-        const V deviation = select(equal(t, hidden), zero, t - mean[c]);
+        moment[c] = fma(p, max_second(t - V::load(state.max + c * L), V::broadcast(kFarBelow)), moment[c]);
+        const V deviation = select(equal(t, hidden), zero, bounded_logit(t) - mean[c]);
         square[c] = fma(deviation, deviation, square[c]);
       }
       if constexpr (kMark) p = select(equal(t, hidden), V::broadcast(T{-0.0}), p);
@@ -93,7 +103,8 @@ FT_INLINE void softmax_registers(T* scores, Index begin, Index end, RowStates<T>
     fma(old_sum, s, sum[c]).store(state.sum + c * L);
     if constexpr (kStatistics) {
       max_second(top[c], V::load(state.top + c * L)).store(state.top + c * L);
-      const V moved = fma(old_max[c] - V::load(state.max + c * L), old_sum, V::load(state.moment + c * L));
+      const V rise = max_second(old_max[c] - V::load(state.max + c * L), V::broadcast(kFarBelow));
+      const V moved = fma(rise, old_sum, V::load(state.moment + c * L));
       fma(moved, s, moment[c]).store(state.moment + c * L);
       V all = V::load(state.count + c * L), average = V::load(state.mean + c * L), squares = V::load(state.square + c * L);
       merge_moments(all, average, squares, count[c], mean[c], square[c]);
