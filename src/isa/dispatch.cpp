@@ -5,7 +5,7 @@
 namespace flashtile {
 namespace {
 
-const char* has_scalar(const CpuFeatures&) { return nullptr; }
+const char* always(const CpuFeatures&) { return nullptr; }
 [[maybe_unused]] const char* has_neon(const CpuFeatures& f) { return f.neon ? nullptr : f.why_not_neon; }
 [[maybe_unused]] const char* has_avx2(const CpuFeatures& f) { return f.avx2 ? nullptr : f.why_not_avx2; }
 [[maybe_unused]] const char* has_avx512(const CpuFeatures& f) { return f.avx512 ? nullptr : f.why_not_avx512; }
@@ -14,6 +14,7 @@ const char* has_scalar(const CpuFeatures&) { return nullptr; }
 
 constexpr Implementation kImplementations[] = {
 #if defined(__x86_64__)
+    {Isa::amx, "amx", kernels_amx, has_amx},
     {Isa::avx512, "avx512", kernels_avx512, has_avx512},
     {Isa::avx2, "avx2", kernels_avx2, has_avx2},
     {Isa::neon, "neon", nullptr, never},
@@ -27,7 +28,8 @@ constexpr Implementation kImplementations[] = {
     {Isa::neon, "neon", nullptr, never},
 #endif
 #endif
-    {Isa::scalar, "scalar", kernels_scalar, has_scalar},
+    {Isa::scalar, "scalar", kernels_scalar, always},
+    {Isa::amx_emulated, "amx-emulated", kernels_amx_emulated, always},  // a twin for tests, not a level: by name only
 };
 
 /// The amx family computes bf16 problems; everything else belongs to fma.
@@ -37,6 +39,11 @@ bool fits_amx(const Problem& p) {
 
 bool within(Isa isa, Isa cap) {
   return cap == Isa::automatic || cap == Isa::amx_emulated || static_cast<int>(isa) <= static_cast<int>(cap);
+}
+
+/// One of the caps names the twin, and the other does not exclude what it stands for.
+bool names_twin(Isa a, Isa b) {
+  return (a == Isa::amx_emulated && within(Isa::amx, b)) || (b == Isa::amx_emulated && within(Isa::amx, a));
 }
 
 }  // namespace
@@ -65,12 +72,12 @@ const char* name_of(Isa isa) {
 const Kernels* choose_kernels(const Problem& p, const CpuFeatures& have, Isa environment_cap) {
   const bool amx = fits_amx(p) && p.arithmetic != Arithmetic::fma;
   // The twin is chosen by name only, and computes what the tile unit would; the rest of its problems are fma's.
-  if (amx && (p.isa == Isa::amx_emulated || environment_cap == Isa::amx_emulated)) return nullptr;
+  if (amx && names_twin(p.isa, environment_cap)) return &kernels_amx_emulated();
   for (const Implementation& i : kImplementations) {
     const bool tile_unit = i.isa == Isa::amx;
     if (i.isa == Isa::amx_emulated || i.kernels == nullptr || i.why_not(have) != nullptr) continue;
     if (!within(i.isa, p.isa) || !within(i.isa, environment_cap)) continue;
-    if (tile_unit != amx && (tile_unit || p.arithmetic == Arithmetic::amx)) continue;
+    if (tile_unit ? !amx : p.arithmetic == Arithmetic::amx) continue;
     return &i.kernels();
   }
   return nullptr;

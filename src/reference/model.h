@@ -93,13 +93,24 @@ struct Model {
     return type == DType::f64 ? T(static_cast<const double*>(data)[at]) : T(element(data, type, at));
   }
 
-  /// The logit of key j in base 2; −inf when hidden.
-  T logit(Index j) const {
-    const Index b = s.batch, kv = head / p.group();
-    T dot = 0;
-    for (Index d = 0; d < p.head_dim; ++d)
-      dot = std::fma(input(t.q, p.q.dtype, p.q.at(b, row(), head) + d),
-                     input(t.k, p.k.dtype, p.k.at(b, s.first_key + j, kv) + d), dot);
+  T query(Index d) const { return input(t.q, p.q.dtype, p.q.at(s.batch, row(), head) + d); }
+  T key(Index j, Index d) const {
+    return input(t.k, p.k.dtype, p.k.at(s.batch, s.first_key + j, head / p.group()) + d);
+  }
+  T value(Index j, Index d) const {
+    return input(t.v, p.v.dtype, p.v.at(s.batch, s.first_key + j, head / p.group()) + d);
+  }
+  T kept(Index j) const { return p.dropout.probability == 0 || keeps(p.dropout, s.batch, head, i, j); }
+
+  T dot(Index j) const {
+    T sum = 0;
+    for (Index d = 0; d < p.head_dim; ++d) sum = std::fma(query(d), key(j, d), sum);
+    return sum;
+  }
+
+  /// The logit of key j in base 2, from q·k; −inf when hidden.
+  T logit(Index j, T dot) const {
+    const Index b = s.batch;
     const bool modifier = p.score_modifier.apply != nullptr;
     const double unit = modifier ? 1.0 : Polynomials<double>::kLog2E;
     T factor = T(p.softcap > 0 ? p.scale / p.softcap : p.scale * unit);
@@ -124,33 +135,43 @@ struct Model {
     return biased(x, std::isfinite(m) ? T(std::fmax(-double{kMax}, std::fmin(m, double{kMax}))) : T(m));
   }
 
-  /// Folds keys [range) of one block into a chunk's state.
-  void fold_block(KeyRange range, T shift, State& state) const {
-    std::vector<T> logits(range.size());
+  /// The weights of a block's keys, folded into all of a chunk's state but `out`, which is to shrink.
+  std::vector<T> fold_weights(const std::vector<T>& logits, T shift, State& state, T& shrink) const {
+    std::vector<T> weights;
     T top = -kInf, sum = 0, moment = 0, count = 0, mean = 0, square = 0;
-    for (Index j = range.begin; j < range.end; ++j) top = larger_of(logits[j - range.begin] = logit(j), top);
+    for (T x : logits) top = larger_of(x, top);
     const T old = state.max;
     state.max = larger_of(std::ceil(top), old);
-    const T shrink = exp2(old, state.max);
+    shrink = exp2(old, state.max);
     for (T x : logits)
       if (x != -kInf) count = count + 1, mean = mean + larger_of(-kMost, kMost < x ? kMost : x);
     mean = mean / larger_of(1, count);
-    std::vector<T> out(p.value_dim, T{0});
-    for (Index j = range.begin; j < range.end; ++j) {
-      const T x = logits[j - range.begin];
-      if (x == -kInf) continue;  // a hidden key adds nothing, not even 0 · NaN
+    for (T x : logits) {
+      weights.push_back(0);
+      if (x == -kInf) continue;
       const T w = exp2(x, state.max + shift), deviation = larger_of(-kMost, kMost < x ? kMost : x) - mean;
+      weights.back() = w;
       sum = sum + w;
       moment = std::fma(w, distance_down(x, state.max), moment);
       square = std::fma(deviation, deviation, square);
-      const bool kept = p.dropout.probability == 0 || keeps(p.dropout, s.batch, head, i, j);
-      for (Index d = 0; d < p.value_dim; ++d)
-        out[d] = std::fma(w * T(kept), input(t.v, p.v.dtype, p.v.at(s.batch, s.first_key + j, head / p.group()) + d), out[d]);
     }
     state.moment = std::fma(std::fma(distance_down(old, state.max), state.sum, state.moment), shrink, moment);
     state.sum = std::fma(state.sum, shrink, sum);
     state.top = larger_of(top, state.top);
     add_moments(state, count, mean, square);
+    return weights;
+  }
+
+  /// Folds keys [range) of one block into a chunk's state.
+  void fold_block(KeyRange range, T shift, State& state) const {
+    std::vector<T> logits, out(p.value_dim, T{0});
+    for (Index j = range.begin; j < range.end; ++j) logits.push_back(logit(j, dot(j)));
+    T shrink = 0;
+    const std::vector<T> weights = fold_weights(logits, shift, state, shrink);
+    for (Index j = range.begin; j < range.end; ++j) {
+      if (logits[j - range.begin] == -kInf) continue;  // a hidden key adds nothing, not even 0 · NaN
+      for (Index d = 0; d < p.value_dim; ++d) out[d] = std::fma(weights[j - range.begin] * kept(j), value(j, d), out[d]);
+    }
     for (Index d = 0; d < p.value_dim; ++d) state.out[d] = std::fma(state.out[d], shrink, out[d]);
   }
 
@@ -165,27 +186,30 @@ struct Model {
     a.max = max;
   }
 
-  State fold(T shift) const {
+  /// fold_block(range, state) for all blocks that the row sees; `width` numbers in each `out`.
+  template <class FoldBlock>
+  State fold(Index width, FoldBlock fold_block) const {
     State total, empty;
-    empty.out.assign(p.value_dim, 0), total.out.assign(p.value_dim, 0);
+    empty.out.assign(width, 0), total.out.assign(width, 0);
     const KeyRange seen = s.padding ? KeyRange{} : visible_keys(p, t, s, i);
     const Index block = block_keys(sizeof(T) == 8, p.head_dim, p.value_dim);
     for (Index j = seen.begin; j < seen.end;) {
       const KeyRange chunk = cell_of(s, j, kChunkKeys, seen);
       State state = empty;
-      for (; j < chunk.end; j = cell_of(s, j, block, chunk).end) fold_block(cell_of(s, j, block, chunk), shift, state);
+      for (; j < chunk.end; j = cell_of(s, j, block, chunk).end) fold_block(cell_of(s, j, block, chunk), state);
       merge(total, state);
     }
     return total;
   }
-
-  ModelRow<T> run() const {
-    T shift = 0;
-    State state = fold(shift);
+  /// Unnormalised O overflowed where the answer need not: once more with weights 2^32 times smaller.
+  bool again(const State& state) const {
     bool overflow = false;
-    for (T o : state.out) overflow = overflow || !std::isfinite(o);
-    if (overflow && std::isfinite(state.sum)) state = fold(shift = 32);
+    for (Index d = 0; d < p.value_dim; ++d) overflow = overflow || !std::isfinite(state.out[d]);
+    return overflow && std::isfinite(state.sum);
+  }
 
+  /// The sink joins `sum`, and `divisor`, by which O is divided.
+  ModelRow<T> finish(State state, T shift, T divisor) const {
     ModelRow<T> r;
     const T keys_max = state.max, keys_sum = state.sum;
     T shrink = 1;
@@ -194,10 +218,11 @@ struct Model {
       state.max = larger_of(std::ceil(sink), state.max);
       shrink = exp2(keys_max, state.max);
       state.sum = std::fma(state.sum, shrink, exp2(sink, state.max + shift));
+      divisor = std::fma(divisor, shrink, exp2(sink, state.max + shift));
     }
-    const T inverse = state.sum != 0 ? T{1} / state.sum : T{0};
-    const T keep = p.dropout.probability > 0 ? inverse * T(1.0 / (1.0 - p.dropout.probability)) : inverse;
-    for (T o : state.out) r.out.push_back(std::fma(o * shrink, keep, T{0}));
+    const T inverse = state.sum != 0 ? T{1} / state.sum : T{0}, out_inverse = divisor != 0 ? T{1} / divisor : T{0};
+    const T keep = p.dropout.probability > 0 ? out_inverse * T(1.0 / (1.0 - p.dropout.probability)) : out_inverse;
+    for (Index d = 0; d < p.value_dim; ++d) r.out.push_back(std::fma(state.out[d] * shrink, keep, T{0}));
     r.lse = state.sum == 0 ? -kInf : log(state.sum, state.max + shift);
     const T nan = state.sum - state.sum;
     r.largest_weight = r.entropy = r.logit_mean = r.logit_deviation = nan;
@@ -208,6 +233,16 @@ struct Model {
     r.logit_mean = state.mean * kLn2 + nan;
     r.logit_deviation = std::sqrt(state.square / state.count) * kLn2 + nan;
     return r;
+  }
+
+  ModelRow<T> run() const {
+    const auto folded = [&](T shift) {
+      return fold(p.value_dim, [&](KeyRange range, State& state) { fold_block(range, shift, state); });
+    };
+    State state = folded(0);
+    const T shift = again(state) ? 32 : 0;
+    if (shift != 0) state = folded(shift);
+    return finish(state, shift, state.sum);
   }
 };
 

@@ -25,30 +25,37 @@ FT_INLINE void forward_with_key_weights(F& kernel, const Problem& p, const Tenso
     }
 }
 
-template <class Isa, class V>
-FT_INLINE void forward_as(const Problem& p, const Tensors& t, const TileShape& shape, const Task& task, std::byte* scratch) {
-  Forward<Isa, V> kernel(p, t, shape, scratch);
+template <class Products>
+FT_INLINE void forward_with(const Problem& p, const Tensors& t, const TileShape& shape, const Task& task, std::byte* scratch) {
+  Arena arena(scratch);
+  Forward<Products> kernel(p, t, shape, arena);
   if (p.key_weights.present) forward_with_key_weights(kernel, p, t, shape, task);
   else kernel.run(task);
 }
 
+template <class Products>
+FT_INLINE std::size_t scratch_bytes_with(const Problem& p, const TileShape& shape) {
+  Arena arena(nullptr);
+  Scratch<typename Products::Lane::Scalar>(arena, p, shape, Products::kRoundsWeights);
+  Products(arena, p, shape);
+  return arena.used();
+}
+
 template <class Isa>
 void forward(const Problem& p, const Tensors& t, const TileShape& shape, const Task& task, std::byte* scratch) {
-  if (p.is_f64()) forward_as<Isa, typename Isa::F64>(p, t, shape, task, scratch);
-  else forward_as<Isa, typename Isa::F32>(p, t, shape, task, scratch);
+  if (p.is_f64()) forward_with<FmaProducts<Isa, typename Isa::F64>>(p, t, shape, task, scratch);
+  else forward_with<FmaProducts<Isa, typename Isa::F32>>(p, t, shape, task, scratch);
 }
 
 template <class Isa>
 std::size_t scratch_bytes(const Problem& p, const TileShape& shape) {
-  std::size_t bytes = 0;
-  if (p.is_f64()) Scratch<double>(Arena(nullptr), p, shape, &bytes);
-  else Scratch<float>(Arena(nullptr), p, shape, &bytes);
-  return bytes;
+  return p.is_f64() ? scratch_bytes_with<FmaProducts<Isa, typename Isa::F64>>(p, shape)
+                    : scratch_bytes_with<FmaProducts<Isa, typename Isa::F32>>(p, shape);
 }
 
 template <class Isa>
 constexpr Kernels make_kernels(flashtile::Isa isa, const char* name) {
-  return {isa, name, "fma", scratch_bytes<Isa>, forward<Isa>};
+  return {isa, name, "fma", scratch_bytes<Isa>, forward<Isa>, nullptr};
 }
 
 }  // namespace

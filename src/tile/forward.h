@@ -9,27 +9,31 @@
 
 #include <algorithm>
 
-#include "tile/accumulate.h"
 #include "tile/finish.h"
 #include "tile/logit.h"
 #include "tile/merge.h"
-#include "tile/pack.h"
-#include "tile/score.h"
+#include "tile/products.h"
 #include "tile/softmax.h"
 
 namespace flashtile {
 namespace {
 
-template <class Isa, class V>
+template <class Products>
 class Forward {
+  using V = typename Products::Lane;
   using T = typename V::Scalar;
   static constexpr int kLanes = V::kLanes;
 
  public:
   using Number = T;
 
-  FT_INLINE Forward(const Problem& p, const Tensors& t, const TileShape& shape, std::byte* memory)
-      : p_(p), t_(t), shape_(shape), scratch_(Arena(memory), p, shape, nullptr), constants_(p) {}
+  FT_INLINE Forward(const Problem& p, const Tensors& t, const TileShape& shape, Arena& arena)
+      : p_(p),
+        t_(t),
+        shape_(shape),
+        scratch_(arena, p, shape, Products::kRoundsWeights),
+        products_(arena, p, shape),
+        constants_(p) {}
 
   /// REQUIRES: task.rows ≤ shape.task_rows.
   void run(const Task& task) {
@@ -75,20 +79,19 @@ class Forward {
     seen_ = {s_->keys, 0};
     std::fill_n(scratch_.shift, kTileQueries, shift);
     const Index padded = (rows_ + kTileQueries - 1) / kTileQueries * kTileQueries;
-    std::fill_n(scratch_.queries, padded * p_.head_dim, T{0});
+    products_.clear_queries(padded);
     std::fill_n(scratch_.factor, padded, T{0});
     std::fill_n(scratch_.total.out, rows_ * scratch_.width, T{0});
     start<V>(scratch_.total, static_cast<int>(padded));
     for (Index r0 = 0; r0 < rows_; r0 += kTileQueries) {
       const TileRows rows = tile_rows(r0);
-      T* panel = scratch_.queries + r0 * p_.head_dim;
       for (int r = 0; r < rows.rows; ++r) {
         const Index i = rows.query(r), h = rows.head(r), row = s_->first_query + i;
         const KeyRange keys = s_->padding ? KeyRange{} : visible_keys(p_, t_, *s_, i);
         scratch_.visible[r0 + r] = keys;
         if (keys.empty()) continue;  // nothing of the row is read
         seen_ = {smaller(seen_.begin, keys.begin), larger(seen_.end, keys.end)};
-        pack_query<T>(t_.q, p_.q.dtype, p_.q.at(s_->batch, row, h), p_.head_dim, r, panel);
+        products_.pack_query(t_.q, p_.q.at(s_->batch, row, h), r0, r);
         T factor = constants_.factor;
         if (p_.row_scale.present) factor *= static_cast<const float*>(t_.row_scale)[p_.row_scale.at(s_->batch, row, h)];
         scratch_.factor[r0 + r] = factor;
@@ -111,29 +114,26 @@ class Forward {
     std::fill_n(scratch_.packed, kChunkKeys / 16, std::uint8_t{0});
   }
 
-  /// The panels of a block of the open chunk, packed when first needed.
-  struct Panels {
-    const T *keys, *values;
-    bool finite;
-  };
-  Panels panels(KeyRange block) {
-    // Blocks are cut on the position grid, so all but the first and last of a sequence are whole: count from the grid.
-    const Index n = floor_div(s_->key_position + block.begin, shape_.block_keys) -
-                    floor_div(s_->key_position + chunk_.begin, shape_.block_keys);
-    T* keys = scratch_.keys + n * shape_.block_keys * p_.head_dim;
-    T* values = scratch_.values + n * shape_.block_keys * scratch_.width;
-    if (scratch_.packed[n] == 0) {
-      const Index row = s_->first_key + block.begin;
-      pack_keys<Geometry<Isa>::kKeys>(t_.k, p_.k.dtype, p_.k.at(s_->batch, row, kv_head_), p_.k.row, block.size(),
-                                      p_.head_dim, keys);
-      const bool finite = pack_values(t_.v, p_.v.dtype, p_.v.at(s_->batch, row, kv_head_), p_.v.row, block.size(),
-                                      p_.value_dim, scratch_.width, values);
-      scratch_.packed[n] = finite ? 1 : 2;
-    }
-    return {keys, values, scratch_.packed[n] == 1};
+  /// Finds a block's place in the panels of the open chunk, and its scores. Blocks are cut on the position grid, so all
+  /// but the first and last of a sequence are whole: count from the grid.
+  FT_INLINE void place(KeyRange block) {
+    const Index at = s_->key_position + block.begin;
+    place_.panel = floor_div(at, shape_.block_keys) - floor_div(s_->key_position + chunk_.begin, shape_.block_keys);
+    place_.lead = products_.lead(at);
+    scores_ = scratch_.scores + place_.lead * kTileQueries;
   }
 
-  /// Logits of one tile and block into scratch.scores, for the keys in live_ (relative to the block). False when no row
+  /// Packs the placed block when it is first needed.
+  void pack(KeyRange block) {
+    std::uint8_t& packed = scratch_.packed[place_.panel];
+    if (packed == 0) {
+      const Index row = s_->first_key + block.begin, b = s_->batch;
+      packed = products_.pack(place_, t_.k, p_.k.at(b, row, kv_head_), t_.v, p_.v.at(b, row, kv_head_), block.size()) ? 1 : 2;
+    }
+    place_.finite = packed == 1;
+  }
+
+  /// Logits of one tile and block into scores_, for the keys in live_ (relative to the block). False when no row
   /// sees any of them; then nothing was computed.
   bool logits(const TileRows& rows, Index r0, KeyRange block) {
     const int vectors = vectors_of(rows.rows);
@@ -152,19 +152,22 @@ class Forward {
     bool modified = p_.score_modifier.apply != nullptr;
     if (modified && p_.score_modifier.coverage != nullptr) {
       const Coverage c = coverage(rows, block);
+      products_.resume();
       if (c == Coverage::empty) return false;
       if (c == Coverage::full) modified = false;
     }
     if (p_.mask.present && !load_mask<T>(p_, t_, rows, block.begin, some.begin, some.end, scratch_.mask)) return false;
 
-    T* s = scratch_.scores;
-    score<Isa, V>(scratch_.queries + r0 * p_.head_dim, panels(block).keys, p_.head_dim, scratch_.factor + r0, vectors,
-                  some.begin, some.end, s);
+    place(block);
+    pack(block);
+    T* s = scores_;
+    products_.score(place_, r0, scratch_.factor + r0, vectors, some.begin, some.end, s);
     if (p_.softcap > 0) apply_softcap<V>(s, vectors, some.begin, some.end, constants_.cap);
     if (constants_.natural) {
       static constexpr ScoreModifier kNone = {[](void*, const ScoreTile&) {}, nullptr, nullptr};
       apply_modifier<V>(modified ? p_.score_modifier : kNone, rows, s, vectors, block.begin, some.begin, some.end,
                         constants_.log2e);
+      products_.resume();
     }
     if (p_.alibi_slopes.present)
       apply_alibi<V>(p_, t_, rows, s, vectors, block.begin, some.begin, some.end, constants_.log2e);
@@ -190,27 +193,28 @@ class Forward {
   /// Folds the open chunk into the rows of one tile: blocks from a fresh state, then one merge.
   void fold_chunk(const TileRows& rows, Index r0) {
     const int vectors = vectors_of(rows.rows);
-    const Index width = scratch_.width;
     bool first = true;
     for (Index j = chunk_.begin; j < chunk_.end;) {
       const KeyRange block = cell_of(*s_, j, shape_.block_keys, chunk_);
       j = block.end;
       if (!logits(rows, r0, block)) continue;                               // S (keys, queries)
       if (first) start<V>(scratch_.chunk, kTileQueries);
-      const Panels panel = panels(block);
-      softmax<V>(scratch_.scores, vectors, live_.begin, live_.end, !panel.finite, scratch_.chunk, scratch_.shift,
+      softmax<V>(scores_, vectors, live_.begin, live_.end, !place_.finite, scratch_.chunk, scratch_.shift,
                  scratch_.shrink);                                          // P = 2^(S − m)
-      if (p_.dropout.probability > 0)
-        apply_dropout(p_.dropout, rows, block.begin, live_.begin, live_.end, scratch_.scores);
-      if (panel.finite)                                                     // O ← 2^(m_old − m) O + P V
-        accumulate<Isa, V>(scratch_.scores, panel.values, width, rows.rows, live_.begin, live_.end, scratch_.shrink, first,
-                           scratch_.chunk.out);
-      else
-        accumulate_visible<V>(scratch_.scores, panel.values, width, rows.rows, live_.begin, live_.end, scratch_.shrink,
-                              first, scratch_.chunk.out);
+      if constexpr (Products::kRoundsWeights)
+        products_.round_weights(place_, scores_, rows.rows, live_.begin, live_.end, scratch_.shrink, scratch_.chunk.rounded);
+      if (p_.dropout.probability > 0) {
+        apply_dropout(p_.dropout, rows, block.begin, live_.begin, live_.end, scores_);
+        if constexpr (Products::kRoundsWeights)
+          products_.round_weights(place_, scores_, rows.rows, live_.begin, live_.end, scratch_.shrink, nullptr);
+      }
+      products_.accumulate(place_, scores_, rows.rows, live_.begin, live_.end, scratch_.shrink, first,
+                           scratch_.chunk);                                 // O ← 2^(m_old − m) O + P V
       first = false;
     }
-    if (!first) merge<V>(scratch_.total.from(r0, width), scratch_.chunk, rows.rows, width);
+    if (first) return;
+    products_.close(rows.rows, scratch_.chunk);
+    merge<V>(scratch_.total.from(r0, scratch_.width), scratch_.chunk, rows.rows, scratch_.width);
   }
 
   /// Σ over rows of P = 2^(S − m) / l for one tile. A hidden key stays untouched, whatever its row has become.
@@ -219,7 +223,7 @@ class Forward {
     for (int r = 0; r < rows.rows; r += kLanes) {
       const V max = V::load(scratch_.final_max + rows.row + r), inverse = V::load(scratch_.final_inverse + rows.row + r);
       for (Index j = live_.begin; j < live_.end; ++j) {
-        T* at = scratch_.scores + j * kTileQueries + r;
+        T* at = scores_ + j * kTileQueries + r;
         const V t = V::load(at);
         select(equal(t, hidden), zero, exp2_shifted(t, max) * inverse).store(at);
       }
@@ -228,7 +232,7 @@ class Forward {
     const Axes& axes = p_.key_weights;
     for (Index j = live_.begin; j < live_.end; ++j)
       for (int r = 0; r < rows.rows; ++r)
-        sums[axes.at(s_->batch, s_->first_key + block.begin + j, rows.head(r))] += scratch_.scores[j * kTileQueries + r];
+        sums[axes.at(s_->batch, s_->first_key + block.begin + j, rows.head(r))] += scores_[j * kTileQueries + r];
   }
 
   /// Writes the rows (with a shift: those marked before). Returns whether any row has to be done again.
@@ -254,8 +258,12 @@ class Forward {
       if (p_.key_weights.present) {
         scratch_.final_max[row_ + r] = f.max + shift, scratch_.final_inverse[row_ + r] = f.inverse;
       }
-      write_row<V>(state.out, f.shrink, p_.dropout.probability > 0 ? f.inverse * keep : f.inverse, width, t_.out,
-                   p_.out.dtype, p_.out.at(b, row, h), p_.value_dim);
+      // Rounding the weights moves their sum too; dividing by the sum of what O has seen takes that out again.
+      T inverse = f.inverse;
+      if constexpr (Products::kRoundsWeights)
+        inverse = join_sink(*state.max, *state.rounded, shift, sink, sink_logit).inverse;
+      write_row<V>(state.out, f.shrink, p_.dropout.probability > 0 ? inverse * keep : inverse, width, t_.out, p_.out.dtype,
+                   p_.out.at(b, row, h), p_.value_dim);
     }
     return again;
   }
@@ -264,10 +272,13 @@ class Forward {
   const Tensors& t_;
   const TileShape shape_;
   Scratch<T> scratch_;
+  Products products_;
   const LogitConstants<T> constants_;
   const Sequence* s_ = nullptr;
   Index kv_head_ = 0, row_ = 0, rows_ = 0;
   KeyRange seen_, chunk_, live_;
+  BlockPlace place_;       // of the block at hand …
+  T* scores_ = nullptr;    // … and its S, then P: (keys of the block, 48)
 };
 
 }  // namespace

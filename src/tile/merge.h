@@ -19,6 +19,8 @@ FT_INLINE void merge(RowStates<T> total, RowStates<T> other, int rows, Index wid
     sa.store(shrink_total + r), sb.store(shrink_other + r), max.store(total.max + r);
     const V sum_a = V::load(total.sum + r), sum_b = V::load(other.sum + r);
     fma(sum_a, sa, sum_b * sb).store(total.sum + r);
+    if (total.rounded != nullptr)
+      fma(V::load(total.rounded + r), sa, V::load(other.rounded + r) * sb).store(total.rounded + r);
     if (total.top == nullptr) continue;
     max_second(V::load(other.top + r), V::load(total.top + r)).store(total.top + r);
     const V far = V::broadcast(kFarBelow);

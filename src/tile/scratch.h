@@ -32,10 +32,12 @@ template <class T>
 struct RowStates {
   T *max, *sum;                                    // m, l
   T *top, *moment, *count, *mean, *square;         // statistics; null unless asked for
+  T* rounded;                                      // l of the weights as O sees them; null unless they are rounded
   T* out;                                          // (rows, padded value_dim), unnormalised
 
-  FT_INLINE RowStates(Arena& arena, Index rows, Index width, bool statistics) {
+  FT_INLINE RowStates(Arena& arena, Index rows, Index width, bool statistics, bool rounds_weights) {
     max = arena.take<T>(rows), sum = arena.take<T>(rows);
+    rounded = rounds_weights ? arena.take<T>(rows) : nullptr;
     top = moment = count = mean = square = nullptr;
     if (statistics) {
       top = arena.take<T>(rows), moment = arena.take<T>(rows), count = arena.take<T>(rows);
@@ -47,21 +49,20 @@ struct RowStates {
   FT_INLINE RowStates from(Index r, Index width) const {
     RowStates s = *this;
     s.max += r, s.sum += r, s.out += r * width;
+    if (rounded != nullptr) s.rounded += r;
     if (top != nullptr) s.top += r, s.moment += r, s.count += r, s.mean += r, s.square += r;
     return s;
   }
 };
 
+/// What every family needs; panels and what else its products need belong to them (products.h).
 template <class T>
 struct Scratch {
   Index width;                   // padded value_dim
-  T* queries;                    // (tiles, head_dim, 48)
   T* factor;                     // (task rows): scale of each row's logits
   KeyRange* visible;             // (task rows)
-  T* keys;                       // chunk of key panels, see pack.h
-  T* values;                     // (chunk keys, width)
   T* scores;                     // (block keys, 48): S, then P
-  T* mask;                       // (block keys, 48): additive mask or dropout's 0 and 1; null without them
+  T* mask;                       // (block keys, 48): additive mask; null without one
   T *range_begin, *range_end;    // (48): visible keys of a row, relative to the block
   T *shift, *shrink;             // (48): see softmax.h
   std::uint8_t* packed;          // (blocks of a chunk): 0 not yet, 1 finite values, 2 with Inf or NaN
@@ -69,35 +70,28 @@ struct Scratch {
   T *final_max, *final_inverse;  // (rows of a kv head): m and 1/l, for column sums; null without them
   RowStates<T> chunk, total;
 
-  FT_INLINE Scratch(Arena a, const Problem& p, const TileShape& shape, std::size_t* used)
-      : Scratch(&a, p, shape, used) {}
+  FT_INLINE Scratch(Arena& a, const Problem& p, const TileShape& shape, bool rounds_weights)
+      : width(padded_dim<T>(p.value_dim)),
+        factor(a.take<T>(shape.task_rows)),
+        visible(a.take<KeyRange>(shape.task_rows)),
+        scores(a.take<T>((shape.block_keys + 8) * kTileQueries)),
+        mask(p.mask.present ? a.take<T>(shape.block_keys * kTileQueries) : nullptr),
+        range_begin(a.take<T>(kTileQueries)),
+        range_end(a.take<T>(kTileQueries)),
+        shift(a.take<T>(kTileQueries)),
+        shrink(a.take<T>(kTileQueries)),
+        packed(a.take<std::uint8_t>(kChunkKeys / 16)),
+        redo(a.take<std::uint8_t>(shape.task_rows)),
+        final_max(p.key_weights.present ? a.take<T>(head_rows(p)) : nullptr),
+        final_inverse(p.key_weights.present ? a.take<T>(head_rows(p)) : nullptr),
+        chunk(a, kTileQueries, width, p.wants_statistics(), rounds_weights),
+        total(a, shape.task_rows, width, p.wants_statistics(), rounds_weights) {}
 
  private:
   FT_INLINE static Index head_rows(const Problem& p) {
     Index n = 0;
     for (Index s = 0; s < p.sequence_count; ++s) n = larger(n, p.sequences[s].queries);
     return n * p.group() + kTileQueries;  // read by whole vectors
-  }
-  FT_INLINE Scratch(Arena* a, const Problem& p, const TileShape& shape, std::size_t* used)
-      : width(padded_dim<T>(p.value_dim)),
-        queries(a->take<T>(shape.task_rows * p.head_dim)),
-        factor(a->take<T>(shape.task_rows)),
-        visible(a->take<KeyRange>(shape.task_rows)),
-        keys(a->take<T>((kChunkKeys + 2 * shape.block_keys) * p.head_dim)),
-        values(a->take<T>((kChunkKeys + 2 * shape.block_keys) * width)),
-        scores(a->take<T>((shape.block_keys + 8) * kTileQueries)),
-        mask(p.mask.present || p.dropout.probability > 0 ? a->take<T>(shape.block_keys * kTileQueries) : nullptr),
-        range_begin(a->take<T>(kTileQueries)),
-        range_end(a->take<T>(kTileQueries)),
-        shift(a->take<T>(kTileQueries)),
-        shrink(a->take<T>(kTileQueries)),
-        packed(a->take<std::uint8_t>(kChunkKeys / 16)),
-        redo(a->take<std::uint8_t>(shape.task_rows)),
-        final_max(p.key_weights.present ? a->take<T>(head_rows(p)) : nullptr),
-        final_inverse(p.key_weights.present ? a->take<T>(head_rows(p)) : nullptr),
-        chunk(*a, kTileQueries, width, p.wants_statistics()),
-        total(*a, shape.task_rows, width, p.wants_statistics()) {
-    if (used != nullptr) *used = a->used();
   }
 };
 

@@ -24,6 +24,7 @@ template <class V, class T = typename V::Scalar>
 FT_INLINE void start(RowStates<T> s, int rows_padded) {
   for (int r = 0; r < rows_padded; ++r) {
     s.max[r] = Limits<V>::kEmpty, s.sum[r] = 0;
+    if (s.rounded != nullptr) s.rounded[r] = 0;
     if (s.top != nullptr) s.top[r] = -Limits<V>::kInfinity, s.moment[r] = s.count[r] = s.mean[r] = s.square[r] = 0;
   }
 }

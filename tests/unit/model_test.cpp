@@ -1,87 +1,18 @@
-// Every kernel of the fma family against the model kernel, bit for bit: out, LSE and row statistics.
+// Every kernel against the model kernel of its family, bit for bit: out, LSE and row statistics.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <cmath>
 #include <functional>
 
-#include "reference/model.h"
-#include "run/environment.h"
 #include "support/case.h"
-#include "support/compare.h"
+#include "support/model_rows.h"
 
 namespace flashtile::testing {
 namespace {
 
-bool same_number(double a, double b) {
-  return (a != a && b != b) || (a == b && std::signbit(a) == std::signbit(b));
-}
-
-/// Out of line, so that its arithmetic stays inside the environment that the caller has set.
-template <class T>
-__attribute__((noinline)) reference::ModelRow<T> row_of(const Problem& p, const Tensors& t, const Sequence& s, Index h,
-                                                         Index i) {
-  return reference::model_row<T>(p, t, s, h, i);
-}
-
-template <class T>
-::testing::AssertionResult equals_model_as(Case& c, const Problem& p, const Tensors& t) {
-  for (Index n = 0; n < p.sequence_count; ++n) {
-    const Sequence& s = p.sequences[n];
-    for (Index h = 0; h < p.q_heads; ++h)
-      for (Index i = 0; i < s.queries; ++i) {
-        reference::ModelRow<T> want;
-        {
-          const FloatEnvironment environment;
-          want = row_of<T>(p, t, s, h, i);
-        }
-        const Index row = s.first_query + i;
-        const auto check = [&](const char* name, double got, double expected, Index d = -1) {
-          if (same_number(got, expected)) return std::string();
-          std::ostringstream text;
-          text << name << place(s.batch, h, row, d) << std::hexfloat << " = " << got << "; the model says " << expected
-               << "\n" << reproduction(c);
-          return text.str();
-        };
-        std::string failure;
-        for (Index d = 0; d < p.value_dim && failure.empty(); ++d) {
-          double x = want.out[d];
-          if (p.out.dtype == DType::bf16) x = to_float(to_bf16(static_cast<float>(x)));
-          if (p.out.dtype == DType::f16) x = to_float(to_f16(static_cast<float>(x)));
-          failure = check("out", c.varlen ? c.out.get(row, h, d) : c.out.get(s.batch, row, h, d), x, d);
-        }
-        const auto statistic = [&](const char* name, const Array& a, double x) {
-          if (failure.empty()) failure = check(name, c.varlen ? a.get(h, row) : a.get(s.batch, h, row), x);
-        };
-        statistic("lse", c.lse, want.lse);
-        statistic("largest_weight", c.largest_weight, want.largest_weight);
-        statistic("entropy", c.entropy, want.entropy);
-        statistic("logit_mean", c.logit_mean, want.logit_mean);
-        statistic("logit_deviation", c.logit_deviation, want.logit_deviation);
-        if (!failure.empty()) return ::testing::AssertionFailure() << failure;
-      }
-  }
-  return ::testing::AssertionSuccess();
-}
-
-::testing::AssertionResult equals_model(Case& c) {
-  c.options.arithmetic = Arithmetic::fma;
-  for (Isa isa : available_isas()) {
-    c.options.isa = isa;
-    const Status status = c.run();
-    if (!status.ok()) return ::testing::AssertionFailure() << status.text;
-    const Options o = c.wired();
-    Problem p;
-    if (!try_problem(c.q.view(), c.k.view(), c.v.view(), c.out.view(), o, p).ok())
-      return ::testing::AssertionFailure() << "no problem";
-    const Tensors t = tensors_of(c.q.view(), c.k.view(), c.v.view(), c.out.view(), o);
-    const auto result = p.is_f64() ? equals_model_as<double>(c, p, t) : equals_model_as<float>(c, p, t);
-    if (!result) return ::testing::AssertionFailure() << result.message() << " on " << name_of_isa(isa);
-  }
-  return ::testing::AssertionSuccess();
-}
-
 const std::vector<DTypes> kDTypes = {DType::f32, DType::bf16, DType::f16, DType::f64,
-                                     DTypes(DType::f32, DType::bf16, DType::f16, DType::f32)};
+                                     DTypes(DType::f32, DType::bf16, DType::f16, DType::f32),
+                                     DTypes(DType::bf16, DType::bf16, DType::bf16, DType::f32)};
 
 /// Shapes around every boundary of tiles, blocks and chunks.
 const std::vector<Shape> kShapes = {

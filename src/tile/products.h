@@ -1,0 +1,79 @@
+// The two products of the fma family, S = Q Kᵀ and O += P V, and the panels they read. forward.h is written against this
+// class and against AmxProducts (products_amx.h), which has the same members: what else a row goes through is shared.
+#pragma once
+
+#include <algorithm>
+
+#include "tile/accumulate.h"
+#include "tile/pack.h"
+#include "tile/score.h"
+
+namespace flashtile {
+namespace {
+
+/// Where a block of keys lies in the panels of the open chunk.
+struct BlockPlace {
+  Index panel = 0;      // counted from the first block of the chunk
+  Index lead = 0;       // free places before its first key
+  bool finite = true;   // no Inf or NaN among its values; known once it is packed
+};
+
+template <class Isa, class Vector>
+class FmaProducts {
+  using V = Vector;
+  using T = typename V::Scalar;
+
+ public:
+  using Lane = V;
+  static constexpr bool kRoundsWeights = false;
+
+  FT_INLINE FmaProducts(Arena& a, const Problem& p, const TileShape& shape)
+      : p_(p),
+        block_keys_(shape.block_keys),
+        width_(padded_dim<T>(p.value_dim)),
+        queries_(a.take<T>(shape.task_rows * p.head_dim)),
+        keys_(a.take<T>((kChunkKeys + 2 * shape.block_keys) * p.head_dim)),
+        values_(a.take<T>((kChunkKeys + 2 * shape.block_keys) * width_)) {}
+
+  /// Free places before a block that starts at this key position.
+  FT_INLINE Index lead(Index) const { return 0; }
+  /// After a call into the caller's code.
+  FT_INLINE void resume() const {}
+
+  FT_INLINE void clear_queries(Index rows_padded) { std::fill_n(queries_, rows_padded * p_.head_dim, T{0}); }
+  /// Row `r` of the tile that starts at row `r0` of the task.
+  FT_INLINE void pack_query(const void* q, Index at, Index r0, int r) {
+    flashtile::pack_query<T>(q, p_.q.dtype, at, p_.head_dim, r, queries_ + r0 * p_.head_dim);
+  }
+  /// A block of `n` keys; returns whether its values are finite.
+  FT_INLINE bool pack(BlockPlace b, const void* k, Index k_at, const void* v, Index v_at, Index n) {
+    pack_keys<Geometry<Isa>::kKeys>(k, p_.k.dtype, k_at, p_.k.row, n, p_.head_dim, keys(b));
+    return pack_values(v, p_.v.dtype, v_at, p_.v.row, n, p_.value_dim, width_, values(b));
+  }
+
+  /// S of keys [begin, end) of a block.
+  FT_INLINE void score(BlockPlace b, Index r0, const T* factor, int vectors, Index begin, Index end, T* scores) const {
+    flashtile::score<Isa, V>(queries_ + r0 * p_.head_dim, keys(b), p_.head_dim, factor, vectors, begin, end, scores);
+  }
+  /// O ← O · shrink + P V for keys [begin, end) of a block; `first` means that O is still 0 and not yet written.
+  FT_INLINE void accumulate(BlockPlace b, const T* weights, int rows, Index begin, Index end, const T* shrink, bool first,
+                            RowStates<T> chunk) const {
+    if (b.finite) flashtile::accumulate<Isa, V>(weights, values(b), width_, rows, begin, end, shrink, first, chunk.out);
+    else accumulate_visible<V>(weights, values(b), width_, rows, begin, end, shrink, first, chunk.out);
+  }
+  /// All blocks of a chunk are in: chunk.out is to hold O.
+  FT_INLINE void close(int, RowStates<T>) const {}
+
+ private:
+  FT_INLINE T* keys(BlockPlace b) const { return keys_ + b.panel * block_keys_ * p_.head_dim; }
+  FT_INLINE T* values(BlockPlace b) const { return values_ + b.panel * block_keys_ * width_; }
+
+  const Problem& p_;
+  Index block_keys_, width_;
+  T *queries_;  // (tiles, head_dim, 48)
+  T *keys_;     // chunk of key panels, see pack.h
+  T *values_;   // (chunk keys, width)
+};
+
+}  // namespace
+}  // namespace flashtile
