@@ -111,7 +111,7 @@ FLASHTILE_API Status run(const Plan& plan, const Tensors& tensors, void* workspa
 FLASHTILE_API std::size_t explain(const Plan& plan, char* buffer, std::size_t size) noexcept;
 
 /// The plan's problem in the one grammar of flashtile's commands and documents (docs/semantics.md, "Problems in one
-/// line"): "--q 1x2048x8x128 --k 1x2048x2x128 --v 1x2048x2x128 --dtype bf16 --causal". Same contract as explain().
+/// line"): "--dtype bf16 --q 1x2048x8x128 --k 1x2048x2x128 --v 1x2048x2x128 --causal". Same contract as explain().
 FLASHTILE_API std::size_t problem_line(const Plan& plan, char* buffer, std::size_t size) noexcept;
 
 /// "0.1.0", and the commit it was built from ("unknown" outside a checkout).

@@ -86,7 +86,7 @@ struct Options {
   bool causal = false;                          // same as window.right = 0
   Window window = {};
   Alignment alignment = Alignment::bottom_right;
-  std::optional<double> scale;                  // absent: 1/√D; 0 and negative mean what they say
+  std::optional<double> scale = {};                // absent: 1/√D; 0 and negative mean what they say
   double softcap = 0;                           // s ← cap · tanh(s / cap); 0 is off
 
   ConstTensor mask = {};           // (B|1, Hq|1, Sq|1, Sk) or (Sq|1, Sk): bool (true = attend) or f32, f64, f16, bf16 (added)
