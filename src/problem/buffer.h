@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <new>
 
+#include "problem/inline.h"
+
 namespace flashtile {
 
 template <class T>
@@ -33,11 +35,11 @@ class Buffer {
     return true;
   }
 
-  std::int64_t size() const noexcept { return size_; }
-  T* data() noexcept { return data_; }
-  const T* data() const noexcept { return data_; }
-  T& operator[](std::int64_t i) noexcept { return data_[i]; }
-  const T& operator[](std::int64_t i) const noexcept { return data_[i]; }
+  FT_INLINE std::int64_t size() const noexcept { return size_; }
+  FT_INLINE T* data() noexcept { return data_; }
+  FT_INLINE const T* data() const noexcept { return data_; }
+  FT_INLINE T& operator[](std::int64_t i) noexcept { return data_[i]; }
+  FT_INLINE const T& operator[](std::int64_t i) const noexcept { return data_[i]; }
   T* begin() noexcept { return data_; }
   T* end() noexcept { return data_ + size_; }
   const T* begin() const noexcept { return data_; }

@@ -5,3 +5,13 @@
 
 #define FT_INLINE inline __attribute__((always_inline))
 #define FT_UNROLL _Pragma("GCC unroll 16")
+
+namespace flashtile {
+
+/// std::fill_n, always inlined.
+template <class T, class Count, class Value>
+FT_INLINE void fill(T* to, Count n, Value value) {
+  for (Count i = 0; i < n; ++i) to[i] = static_cast<T>(value);
+}
+
+}  // namespace flashtile

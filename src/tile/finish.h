@@ -2,7 +2,6 @@
 #pragma once
 
 #include <type_traits>
-#include <utility>
 
 #include "isa/scalar.h"
 #include "tile/log.h"
@@ -73,9 +72,8 @@ FT_INLINE void write_statistics(const Problem& p, const Tensors& t, Index b, Ind
   const T nan = f.sum - f.sum;  // 0, or NaN in a row that has seen one
   const T count = *state.count;
   if (count == 0) {
-    for (auto [axes, data] : {std::pair{&p.largest_weight, t.largest_weight}, std::pair{&p.entropy, t.entropy},
-                              std::pair{&p.logit_mean, t.logit_mean}, std::pair{&p.logit_deviation, t.logit_deviation}})
-      put(*axes, data, nan);
+    put(p.largest_weight, t.largest_weight, nan), put(p.entropy, t.entropy, nan);
+    put(p.logit_mean, t.logit_mean, nan), put(p.logit_deviation, t.logit_deviation, nan);
     return;
   }
   const S m = S::broadcast(f.max + shift);

@@ -7,8 +7,6 @@
 // No kernel allocates, throws, looks anything up or knows threads.
 #pragma once
 
-#include <algorithm>
-
 #include "tile/finish.h"
 #include "tile/logit.h"
 #include "tile/merge.h"
@@ -77,17 +75,17 @@ class Forward {
     s_ = &p_.sequences[task.sequence];
     kv_head_ = task.kv_head, row_ = task.row, rows_ = task.rows;
     seen_ = {s_->keys, 0};
-    std::fill_n(scratch_.shift, kTileQueries, shift);
+    fill(scratch_.shift, kTileQueries, shift);
     const Index padded = (rows_ + kTileQueries - 1) / kTileQueries * kTileQueries;
     products_.clear_queries(padded);
-    std::fill_n(scratch_.factor, padded, T{0});
-    std::fill_n(scratch_.total.out, rows_ * scratch_.width, T{0});
+    fill(scratch_.factor, padded, T{0});
+    fill(scratch_.total.out, rows_ * scratch_.width, T{0});
     start<V>(scratch_.total, static_cast<int>(padded));
     for (Index r0 = 0; r0 < rows_; r0 += kTileQueries) {
       const TileRows rows = tile_rows(r0);
       for (int r = 0; r < rows.rows; ++r) {
         const Index i = rows.query(r), h = rows.head(r), row = s_->first_query + i;
-        const KeyRange keys = s_->padding ? KeyRange{} : visible_keys(p_, t_, *s_, i);
+        const KeyRange keys = s_->padding ? KeyRange{0, 0} : visible_keys(p_, t_, *s_, i);
         scratch_.visible[r0 + r] = keys;
         if (keys.empty()) continue;  // nothing of the row is read
         seen_ = {smaller(seen_.begin, keys.begin), larger(seen_.end, keys.end)};
@@ -111,7 +109,7 @@ class Forward {
 
   FT_INLINE void open_chunk(KeyRange chunk) {
     chunk_ = chunk;
-    std::fill_n(scratch_.packed, kChunkKeys / 16, std::uint8_t{0});
+    fill(scratch_.packed, kChunkKeys / 16, std::uint8_t{0});
   }
 
   /// Finds a block's place in the panels of the open chunk, and its scores. Blocks are cut on the position grid, so all
@@ -276,8 +274,8 @@ class Forward {
   const LogitConstants<T> constants_;
   const Sequence* s_ = nullptr;
   Index kv_head_ = 0, row_ = 0, rows_ = 0;
-  KeyRange seen_, chunk_, live_;
-  BlockPlace place_;       // of the block at hand …
+  KeyRange seen_{0, 0}, chunk_{0, 0}, live_{0, 0};
+  BlockPlace place_{0, 0, true};  // of the block at hand …
   T* scores_ = nullptr;    // … and its S, then P: (keys of the block, 48)
 };
 

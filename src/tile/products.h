@@ -2,8 +2,6 @@
 // class and against AmxProducts (products_amx.h), which has the same members: what else a row goes through is shared.
 #pragma once
 
-#include <algorithm>
-
 #include "tile/accumulate.h"
 #include "tile/pack.h"
 #include "tile/score.h"
@@ -40,7 +38,7 @@ class FmaProducts {
   /// After a call into the caller's code.
   FT_INLINE void resume() const {}
 
-  FT_INLINE void clear_queries(Index rows_padded) { std::fill_n(queries_, rows_padded * p_.head_dim, T{0}); }
+  FT_INLINE void clear_queries(Index rows_padded) { fill(queries_, rows_padded * p_.head_dim, T{0}); }
   /// Row `r` of the tile that starts at row `r0` of the task.
   FT_INLINE void pack_query(const void* q, Index at, Index r0, int r) {
     flashtile::pack_query<T>(q, p_.q.dtype, at, p_.head_dim, r, queries_ + r0 * p_.head_dim);

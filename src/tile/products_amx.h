@@ -10,8 +10,6 @@
 // on positions alone. Free places are 0 in all operands. Tile (i, g) of an operand with G groups is number i · G + g.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "tile/products.h"
@@ -44,8 +42,8 @@ class AmxProducts {
   FT_INLINE void resume() const { Unit::resume(); }
 
   FT_INLINE void clear_queries(Index rows_padded) {
-    std::fill_n(queries_, rows_padded * dim_groups_ * 32, std::uint16_t{0});
-    std::fill_n(weights_, block_keys_ / 2 * kTileQueries, std::uint32_t{0});  // columns without a query stay 0
+    fill(queries_, rows_padded * dim_groups_ * 32, std::uint16_t{0});
+    fill(weights_, block_keys_ / 2 * kTileQueries, std::uint32_t{0});  // columns without a query stay 0
   }
   FT_INLINE void pack_query(const void* q, Index at, Index r0, int r) {
     const bf16* row = static_cast<const bf16*>(q) + at;
@@ -76,8 +74,8 @@ class AmxProducts {
                                float* sum) const {
     float* grid = weights - b.lead * kTileQueries;  // the first place of the block
     const KeyRange groups = groups_of(b, begin, end);
-    std::fill(grid + groups.begin * 32 * kTileQueries, weights + begin * kTileQueries, 0.0f);
-    std::fill(weights + end * kTileQueries, grid + groups.end * 32 * kTileQueries, 0.0f);
+    fill(grid + groups.begin * 32 * kTileQueries, (b.lead + begin - groups.begin * 32) * kTileQueries, 0);
+    fill(weights + end * kTileQueries, (groups.end * 32 - b.lead - end) * kTileQueries, 0);
     for (int r = 0; r < rows; r += V::kLanes) {
       V total = sum == nullptr ? V::broadcast(0) : V::load(sum + r) * V::load(shrink + r);
       for (Index g = groups.begin; g < groups.end; ++g) {
@@ -139,16 +137,16 @@ class AmxProducts {
   }
 
   void pack_block_keys(const bf16* from, Index lead, Index n, std::uint16_t* panel) const {
-    if (n < block_keys_ || p_.head_dim % 32 != 0) std::fill_n(panel, block_keys_ * dim_groups_ * 32, std::uint16_t{0});
+    if (n < block_keys_ || p_.head_dim % 32 != 0) fill(panel, block_keys_ * dim_groups_ * 32, std::uint16_t{0});
     for (Index j = 0; j < n; ++j) {
       const bf16* row = from + j * p_.k.row;
       std::uint16_t* to = panel + (lead + j) / 16 * dim_groups_ * kTile + (lead + j) % 16 * 32;
       for (Index d = 0; d < p_.head_dim; d += 32, to += kTile)
-        std::memcpy(to, row + d, static_cast<std::size_t>(smaller(32, p_.head_dim - d)) * sizeof(bf16));
+        __builtin_memcpy(to, row + d, static_cast<std::size_t>(smaller(32, p_.head_dim - d)) * sizeof(bf16));
     }
   }
   bool pack_block_values(const bf16* from, Index lead, Index n, std::uint16_t* panel) const {
-    if (n < block_keys_ || p_.value_dim % 16 != 0) std::fill_n(panel, block_keys_ * width_, std::uint16_t{0});
+    if (n < block_keys_ || p_.value_dim % 16 != 0) fill(panel, block_keys_ * width_, std::uint16_t{0});
     std::uint32_t special = 0;  // bit 7 when an exponent field was all ones
     for (Index j = 0; j < n; ++j) {
       const bf16* row = from + j * p_.v.row;
