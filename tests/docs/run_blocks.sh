@@ -60,7 +60,7 @@ for block in "$WORK/$name".*.line*; do
       else
         source=$block
       fi
-      "$CXX" -std=c++20 -O1 -Wall -Wextra -Wno-missing-field-initializers -Werror -I"$SOURCE/include" -I"$SOURCE/tests/docs" "$source" "$LIBRARY" \
+      "$CXX" -std=c++20 -O1 -Wall -Wextra -Werror -I"$SOURCE/include" -I"$SOURCE/tests/docs" "$source" "$LIBRARY" \
         -Wl,-rpath,"$(dirname "$LIBRARY")" -pthread -o "$program"
       ;;
     *.c)
