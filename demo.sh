@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Exact attention on the real queries, keys and values of a real model, checked against the fp64 definition. Installs what
-# is missing, builds the command into build/release and runs it; further arguments go to `flashtile run`.
+# Exact attention on the real queries, keys and values of a real model, checked against the fp64 definition. Installs
+# what is missing, builds the command into build/release and runs it; further arguments go to `flashtile run`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . .ci/common.sh

@@ -7,8 +7,8 @@
 #   asan     address and undefined behaviour sanitizers, reduced grid
 #   tsan     thread sanitizer, reduced grid
 #
-# --fast is ci alone; without arguments all phases run. Missing Debian packages are installed (with sudo only when needed).
-# FLASHTILE_TEST_GRID=small asks the grids of the tests for their reduced form.
+# --fast is ci alone; without arguments all phases run. Missing Debian packages are installed (with sudo only when
+# needed). FLASHTILE_TEST_GRID=small asks the grids of the tests for their reduced form.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . .ci/common.sh
@@ -101,7 +101,7 @@ for phase in "${phases[@]}"; do
 done
 
 need "${build_packages[@]}" gcc:cc libgtest-dev:gtest/gtest.h libgmock-dev:gmock/gmock.h pkg-config:pkg-config \
-  binutils:nm
+  binutils:nm python3:python3
 case " ${phases[*]} " in *" x86 "*) need qemu-user:qemu-x86_64 ;; esac
 case " ${phases[*]} " in *" aarch64 "*) need qemu-user:qemu-aarch64 g++-aarch64-linux-gnu:aarch64-linux-gnu-g++ ;; esac
 

@@ -2,7 +2,8 @@
 # What demo.sh and test.sh share: installing what is missing, and running quietly. Sourced with the root as directory.
 
 # need PACKAGE:PROBE...: each Debian package whose probe fails is installed with apt. A probe is a command, or a header
-# (it has a dot), or a file (it begins with a slash). Where there is no apt, what is missing is named and the script ends.
+# (it has a dot), or a file (it begins with a slash). Where there is no apt, what is missing is named and the script
+# ends.
 need() {
   local missing=() probes=() item package probe
   for item in "$@"; do

@@ -1,6 +1,7 @@
-// The error table of docs/numerics.md: relative rms error of O against the fp64 definition (long double for fp64 inputs)
-// and the largest error of an LSE, by head dim, dtype and instruction set. The reference's inputs are the stored numbers,
-// so what is shown is the arithmetic and the rounding of the output, not the rounding of the inputs. Decides nothing.
+// The error table of docs/numerics.md: relative rms error of O against the fp64 definition (long double for fp64
+// inputs) and the largest error of an LSE, by head dim, dtype and instruction set. The reference's inputs are the
+// stored numbers, so what is shown is the arithmetic and the rounding of the output, not the rounding of the inputs.
+// Decides nothing.
 //
 //   flashtile_error_table [--queries N]
 #include <cmath>

@@ -126,7 +126,8 @@ int main(int argc, char** argv) {
     else if (std::strcmp(argv[i], "--rounds") == 0) rounds = std::atoi(argv[i + 1]);
     else return std::fprintf(stderr, "flashtile_bench_prefill: %s; expected --threads or --rounds\n", argv[i]), 2;
   }
-  if (threads < 1 || rounds < 1) return std::fprintf(stderr, "flashtile_bench_prefill: expected counts of 1 or more\n"), 2;
+  if (threads < 1 || rounds < 1)
+    return std::fprintf(stderr, "flashtile_bench_prefill: expected counts of 1 or more\n"), 2;
   std::printf("%s, %d threads. GFLOP/s over visible pairs; peak: FMA from registers, same threads, alternating.\n\n",
               machine_report().cpu, threads);
   std::printf("| %-28s | %-7s | %7s | %7s | %7s | %7s | %7s |\n", "B×S×H×D", "isa", "best", "median", "peak", "best",

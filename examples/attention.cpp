@@ -1,5 +1,5 @@
-// The easy call: causal attention with grouped heads, its LSE and statistics. Prints what one query attends to and checks
-// two things that must hold of any attention.
+// The easy call: causal attention with grouped heads, its LSE and statistics. Prints what one query attends to and
+// checks two things that must hold of any attention.
 #include <flashtile/flashtile.h>
 
 #include <cmath>

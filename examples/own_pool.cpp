@@ -1,5 +1,5 @@
-// For engines with threads of their own: a plan made once, a workspace that the caller owns, and shares of the work that
-// any threads may run in any order. Several layers use one plan. The bits are those of the easy call.
+// For engines with threads of their own: a plan made once, a workspace that the caller owns, and shares of the work
+// that any threads may run in any order. Several layers use one plan. The bits are those of the easy call.
 #include <flashtile/flashtile.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// The structs of flashtile_c.h read into those of flashtile.h, and checked where C leaves unchecked: NULL, enumerations,
-// sizes. Every refusal names the member. Included by c_api.cpp only; no rule of attention lives here.
+// The structs of flashtile_c.h read into those of flashtile.h, and checked where C leaves unchecked: NULL,
+// enumerations, sizes. Every refusal names the member. Included by c_api.cpp only; no rule of attention lives here.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,8 @@ inline Status refused_null(const char* name, const char* allowed) {
   return status;
 }
 
-// ---- size-prefixed structs -------------------------------------------------------------------------------------------
+// ---- size-prefixed structs
+// -------------------------------------------------------------------------------------------
 
 inline Status check_size(const char* name, std::size_t size, const char* allowed) {
   if (size >= sizeof(std::size_t) && size <= kLargestStruct) return {};
@@ -62,8 +63,8 @@ Status take(const char* name, const Struct& from, Struct& to, const char* allowe
   return {};
 }
 
-/// Fills a caller's struct of any version from one of ours: what the caller does not know is dropped, what we do not know
-/// becomes 0.
+/// Fills a caller's struct of any version from one of ours: what the caller does not know is dropped, what we do not
+/// know becomes 0.
 template <class Struct>
 void give(const Struct& from, Struct* to, std::size_t size) {
   std::memset(static_cast<void*>(to), 0, size);
@@ -71,7 +72,8 @@ void give(const Struct& from, Struct* to, std::size_t size) {
   to->struct_size = size;
 }
 
-// ---- tensors and options ---------------------------------------------------------------------------------------------
+// ---- tensors and options
+// ---------------------------------------------------------------------------------------------
 
 inline Status read_tensor(const char* name, const flashtile_tensor* from, Tensor& to) {
   if (from == nullptr) return refused_null(name, "a flashtile_tensor");
@@ -128,7 +130,8 @@ inline Status read_tensors(const flashtile_options& from, Options& to) {
   return {};
 }
 
-// ---- score modifiers: C++ calls us, we call C ------------------------------------------------------------------------
+// ---- score modifiers: C++ calls us, we call C
+// ------------------------------------------------------------------------
 
 inline void apply_c(void* context, const ScoreTile& tile) {
   const auto& modifier = *static_cast<const flashtile_score_modifier*>(context);

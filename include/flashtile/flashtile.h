@@ -34,17 +34,17 @@ namespace flashtile {
 ///
 /// q (B, Sq, Hq, D), k (B, Sk, Hkv, D), v (B, Sk, Hkv, Dv), out (B, Sq, Hq, Dv); varlen: (total, H, D) with
 /// options.cu_seqlens_q and _k. Query head h reads key-value head h / (Hq / Hkv). D and Dv are any sizes ≥ 1.
-/// dtypes: all fp64; or q, k, v each fp32, fp16 or bf16 and out fp32 or q's dtype. Strides are free but for the innermost,
-/// which is 1. out and the other outputs overlap neither each other nor an input.
+/// dtypes: all fp64; or q, k, v each fp32, fp16 or bf16 and out fp32 or q's dtype. Strides are free but for the
+/// innermost, which is 1. out and the other outputs overlap neither each other nor an input.
 /// Safe to call from several threads, from a forked child and from inside a worker. The bits of a row depend neither on
-/// the thread count nor on the other rows. Returns invalid_argument, unsupported or out_of_memory before writing anything.
-/// Method: online softmax (Milakov & Gimelshein, arXiv 1805.02867) by tiles (Dao, FlashAttention-2, arXiv 2307.08691,
-/// algorithm 1) with a power-of-two stabiliser; docs/numerics.md has every operation.
+/// the thread count nor on the other rows. Returns invalid_argument, unsupported or out_of_memory before writing
+/// anything. Method: online softmax (Milakov & Gimelshein, arXiv 1805.02867) by tiles (Dao, FlashAttention-2, arXiv
+/// 2307.08691, algorithm 1) with a power-of-two stabiliser; docs/numerics.md has every operation.
 FLASHTILE_API Status try_attention(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& out,
                                    const Options& options = {}) noexcept;
 
-/// The arrays of one run of a plan: the plan knows shapes and strides, a run brings pointers. Null where the plan has no
-/// such tensor. Made by tensors_of() or by hand, one per layer.
+/// The arrays of one run of a plan: the plan knows shapes and strides, a run brings pointers. Null where the plan has
+/// no such tensor. Made by tensors_of() or by hand, one per layer.
 struct Tensors {
   const void *q = nullptr, *k = nullptr, *v = nullptr;
   void* out = nullptr;
@@ -100,11 +100,11 @@ FLASHTILE_API Status try_plan(const ConstTensor& q, const ConstTensor& k, const 
 /// Bytes of scratch that n_workers workers need together. Any alignment will do. 0 for an invalid plan.
 FLASHTILE_API std::size_t workspace_bytes(const Plan& plan, int n_workers) noexcept;
 
-/// Does share `worker` of `n_workers` of the work. Every share must be run once, by any threads, in any order, at once or
-/// one after another: no share waits for another. Allocates nothing, throws nothing, looks nothing up. All shares of one
-/// run get the same tensors and the same workspace of at least workspace_bytes(plan, n_workers) bytes.
-FLASHTILE_API Status run(const Plan& plan, const Tensors& tensors, void* workspace, std::size_t workspace_size, int worker,
-                         int n_workers) noexcept;
+/// Does share `worker` of `n_workers` of the work. Every share must be run once, by any threads, in any order, at once
+/// or one after another: no share waits for another. Allocates nothing, throws nothing, looks nothing up. All shares of
+/// one run get the same tensors and the same workspace of at least workspace_bytes(plan, n_workers) bytes.
+FLASHTILE_API Status run(const Plan& plan, const Tensors& tensors, void* workspace, std::size_t workspace_size,
+                         int worker, int n_workers) noexcept;
 
 /// Writes, in words, what the plan would run and why. Returns the length without the final NUL; writes at most `size`
 /// bytes, NUL-terminated when size > 0 (like snprintf).

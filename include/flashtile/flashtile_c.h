@@ -7,8 +7,8 @@
 // Same power as flashtile.h, whose comments and docs/semantics.md have the rules behind each word used here.
 // What always holds: every field that is 0 or NULL is neutral. Structs that may grow begin with struct_size; a smaller
 // one, from an older header, is read as if it ended in zeros; a larger one, from a newer header, is refused only if it
-// asks for something that this library does not know. Nothing throws, prints or aborts; a NULL argument that must not be
-// NULL is refused by name. Enumerations travel as int32_t.
+// asks for something that this library does not know. Nothing throws, prints or aborts; a NULL argument that must not
+// be NULL is refused by name. Enumerations travel as int32_t.
 // Threads: every function may be called from several threads at once; a plan is immutable and may be shared.
 #ifndef FLASHTILE_FLASHTILE_C_H_
 #define FLASHTILE_FLASHTILE_C_H_
@@ -35,7 +35,8 @@ extern "C" {
 #define FLASHTILE_NOEXCEPT
 #endif
 
-// ---- outcome of a call -----------------------------------------------------------------------------------------------
+// ---- outcome of a call
+// -----------------------------------------------------------------------------------------------
 
 typedef int32_t flashtile_status;
 enum {
@@ -45,11 +46,12 @@ enum {
   FLASHTILE_OUT_OF_MEMORY = 3      // nothing was written
 };
 
-/// One line about the last call of this thread that failed: the argument, what it was, what is allowed. "" when none has.
-/// Valid until the next failing call of the same thread. A call that succeeds leaves it as it is.
+/// One line about the last call of this thread that failed: the argument, what it was, what is allowed. "" when none
+/// has. Valid until the next failing call of the same thread. A call that succeeds leaves it as it is.
 FLASHTILE_API const char* flashtile_last_error(void) FLASHTILE_NOEXCEPT;
 
-// ---- tensors ---------------------------------------------------------------------------------------------------------
+// ---- tensors
+// ---------------------------------------------------------------------------------------------------------
 
 enum {
   FLASHTILE_F32 = 0,
@@ -61,8 +63,9 @@ enum {
   FLASHTILE_I64 = 6
 };
 
-/// A view of the caller's array. Strides count elements; the innermost of q, k, v and out is 1, the others are free: they
-/// may be negative, and 0 (broadcast) where the option says so. Inputs are only read, whatever the type of data says.
+/// A view of the caller's array. Strides count elements; the innermost of q, k, v and out is 1, the others are free:
+/// they may be negative, and 0 (broadcast) where the option says so. Inputs are only read, whatever the type of data
+/// says.
 typedef struct flashtile_tensor {
   void* data;
   int32_t dtype;  // FLASHTILE_F32 …
@@ -75,7 +78,8 @@ typedef struct flashtile_tensor {
 FLASHTILE_API flashtile_tensor flashtile_dense(const void* data, int32_t dtype, int32_t rank,
                                                const int64_t* shape) FLASHTILE_NOEXCEPT;
 
-// ---- options ---------------------------------------------------------------------------------------------------------
+// ---- options
+// ---------------------------------------------------------------------------------------------------------
 
 enum { FLASHTILE_BOTTOM_RIGHT = 0, FLASHTILE_TOP_LEFT = 1 };                               // alignment
 enum { FLASHTILE_ARITHMETIC_AUTOMATIC = 0, FLASHTILE_FMA = 1, FLASHTILE_AMX_FAMILY = 2 };  // arithmetic
@@ -90,9 +94,9 @@ enum {                                                                          
 };
 enum { FLASHTILE_EMPTY = 0, FLASHTILE_FULL = 1, FLASHTILE_MIXED = 2 };  // coverage
 
-/// One tile of scores, lent to a score modifier. Element (i, j) lies at scores[i · query_stride + j · key_stride] and is
-/// the scaled and softcapped score, in natural units, of query index query + i and key index key + j of sequence batch,
-/// query head head. −inf hides a key. Its bits may depend on its coordinates and its value only.
+/// One tile of scores, lent to a score modifier. Element (i, j) lies at scores[i · query_stride + j · key_stride] and
+/// is the scaled and softcapped score, in natural units, of query index query + i and key index key + j of sequence
+/// batch, query head head. −inf hides a key. Its bits may depend on its coordinates and its value only.
 typedef struct flashtile_score_tile {
   void* scores;  // float, or double when dtype is FLASHTILE_F64 (fp64 inputs)
   int32_t dtype;
@@ -103,8 +107,9 @@ typedef struct flashtile_score_tile {
   int64_t query_position, key_position;  // the same as positions
 } flashtile_score_tile;
 
-/// FlexAttention's score_mod and mask_mod at tile cost (Dong et al., arXiv 2412.05496). The callbacks may be called from
-/// several threads at once and more than once for the same tile, and must return normally (no longjmp, no exception).
+/// FlexAttention's score_mod and mask_mod at tile cost (Dong et al., arXiv 2412.05496). The callbacks may be called
+/// from several threads at once and more than once for the same tile, and must return normally (no longjmp, no
+/// exception).
 typedef struct flashtile_score_modifier {
   void (*apply)(void* context, const flashtile_score_tile* tile);
   /// Optional. FLASHTILE_EMPTY: no key of the block is visible. FLASHTILE_FULL: all are and no score is changed.
@@ -116,8 +121,9 @@ typedef struct flashtile_score_modifier {
 
 /// What can be asked besides q, k, v and out. Order on a logit:
 ///   s = scale · row_scale · (q·k)  →  softcap  →  score modifier  →  + ALiBi + mask  →  visibility.
-/// B batch, Hq / Hkv query / key-value heads, Sq / Sk lengths. Shapes are those of a dense call; in a varlen call what has
-/// one entry per (batch, query) has one per packed token. NULL tensors are absent. Tensors are read during the call only.
+/// B batch, Hq / Hkv query / key-value heads, Sq / Sk lengths. Shapes are those of a dense call; in a varlen call what
+/// has one entry per (batch, query) has one per packed token. NULL tensors are absent. Tensors are read during the call
+/// only.
 typedef struct flashtile_options {
   size_t struct_size;  // sizeof(flashtile_options); FLASHTILE_OPTIONS_INIT sets it
 
@@ -181,22 +187,24 @@ extern "C" {
 FLASHTILE_API flashtile_status flashtile_options_init(flashtile_options* options,
                                                       size_t struct_size) FLASHTILE_NOEXCEPT;
 
-// ---- the easy call ---------------------------------------------------------------------------------------------------
+// ---- the easy call
+// ---------------------------------------------------------------------------------------------------
 
 /// out = softmax(scale · q kᵀ) v, exactly, without storing the score matrix.
 ///
-/// q (B, Sq, Hq, D), k (B, Sk, Hkv, D), v (B, Sk, Hkv, Dv), out (B, Sq, Hq, Dv); varlen: (total, H, D) with cu_seqlens_q
-/// and _k. Query head h reads key-value head h / (Hq / Hkv). D and Dv are any sizes ≥ 1. dtypes: all fp64; or q, k, v each
-/// fp32, fp16 or bf16 and out fp32 or q's dtype. out and the other outputs overlap neither each other nor an input.
-/// options may be NULL. Works in a forked child and inside a worker. The bits of a row depend neither on the thread count
-/// nor on the other rows. Every argument is checked before anything is written.
+/// q (B, Sq, Hq, D), k (B, Sk, Hkv, D), v (B, Sk, Hkv, Dv), out (B, Sq, Hq, Dv); varlen: (total, H, D) with
+/// cu_seqlens_q and _k. Query head h reads key-value head h / (Hq / Hkv). D and Dv are any sizes ≥ 1. dtypes: all fp64;
+/// or q, k, v each fp32, fp16 or bf16 and out fp32 or q's dtype. out and the other outputs overlap neither each other
+/// nor an input. options may be NULL. Works in a forked child and inside a worker. The bits of a row depend neither on
+/// the thread count nor on the other rows. Every argument is checked before anything is written.
 /// Method: online softmax (Milakov & Gimelshein, arXiv 1805.02867) by tiles (Dao, FlashAttention-2, arXiv 2307.08691,
 /// algorithm 1) with a power-of-two stabiliser; docs/numerics.md has every operation.
 FLASHTILE_API flashtile_status flashtile_attention(const flashtile_tensor* q, const flashtile_tensor* k,
                                                    const flashtile_tensor* v, const flashtile_tensor* out,
                                                    const flashtile_options* options) FLASHTILE_NOEXCEPT;
 
-// ---- plans, for callers with a thread pool of their own ----------------------------------------------------------------
+// ---- plans, for callers with a thread pool of their own
+// ----------------------------------------------------------------
 
 typedef struct flashtile_plan flashtile_plan;
 
@@ -226,7 +234,8 @@ typedef struct flashtile_facts {
 } flashtile_facts;
 
 /// Checks the arguments and plans. Arguments as for flashtile_attention, but data pointers of q, k, v, out, masks and
-/// outputs may be NULL. Lengths, offsets and cu_seqlens are read now and kept. *plan is set only on success; destroy it.
+/// outputs may be NULL. Lengths, offsets and cu_seqlens are read now and kept. *plan is set only on success; destroy
+/// it.
 FLASHTILE_API flashtile_status flashtile_plan_create(const flashtile_tensor* q, const flashtile_tensor* k,
                                                      const flashtile_tensor* v, const flashtile_tensor* out,
                                                      const flashtile_options* options,
@@ -242,22 +251,23 @@ FLASHTILE_API flashtile_status flashtile_arrays_of(const flashtile_tensor* q, co
 /// Bytes of scratch that n_workers workers need together, at any alignment. 0 for a NULL plan.
 FLASHTILE_API size_t flashtile_plan_workspace_bytes(const flashtile_plan* plan, int32_t n_workers) FLASHTILE_NOEXCEPT;
 
-/// Does share worker of n_workers of the work. Every share must be run once, by any threads, in any order, at once or one
-/// after another. Allocates nothing. All shares of one run get the same arrays and the same workspace.
+/// Does share worker of n_workers of the work. Every share must be run once, by any threads, in any order, at once or
+/// one after another. Allocates nothing. All shares of one run get the same arrays and the same workspace.
 FLASHTILE_API flashtile_status flashtile_plan_run(const flashtile_plan* plan, const flashtile_arrays* arrays,
                                                   void* workspace, size_t workspace_size, int32_t worker,
                                                   int32_t n_workers) FLASHTILE_NOEXCEPT;
 
 /// Writes, in words, what the plan would run and why; and the problem in flashtile's one-line grammar. Both return the
-/// length without the final NUL and write at most size bytes, NUL-terminated when size > 0; a NULL buffer with size 0 asks
-/// for the length. A NULL plan gives 0 and an error text.
+/// length without the final NUL and write at most size bytes, NUL-terminated when size > 0; a NULL buffer with size 0
+/// asks for the length. A NULL plan gives 0 and an error text.
 FLASHTILE_API size_t flashtile_plan_explain(const flashtile_plan* plan, char* buffer, size_t size) FLASHTILE_NOEXCEPT;
 FLASHTILE_API size_t flashtile_plan_problem_line(const flashtile_plan* plan, char* buffer,
                                                  size_t size) FLASHTILE_NOEXCEPT;
 FLASHTILE_API flashtile_status flashtile_plan_facts(const flashtile_plan* plan,
                                                     flashtile_facts* facts) FLASHTILE_NOEXCEPT;
 
-// ---- library and machine -----------------------------------------------------------------------------------------------
+// ---- library and machine
+// -----------------------------------------------------------------------------------------------
 
 /// "0.1.0"; 10000 · major + 100 · minor + patch of the library that runs (not of this header); and its commit.
 FLASHTILE_API const char* flashtile_version(void) FLASHTILE_NOEXCEPT;
@@ -284,8 +294,8 @@ typedef struct flashtile_isa_report {
   char reason[120];  // why it is not available or not chosen; empty for the chosen one
 } flashtile_isa_report;
 
-/// Fills at most count reports, best first, each report_size = sizeof(flashtile_isa_report) bytes after the last; returns
-/// how many there are, or −1 with an error text. reports may be NULL when count is 0.
+/// Fills at most count reports, best first, each report_size = sizeof(flashtile_isa_report) bytes after the last;
+/// returns how many there are, or −1 with an error text. reports may be NULL when count is 0.
 FLASHTILE_API int32_t flashtile_isa_reports(flashtile_isa_report* reports, size_t report_size,
                                             int32_t count) FLASHTILE_NOEXCEPT;
 

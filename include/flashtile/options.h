@@ -89,7 +89,7 @@ struct Options {
   std::optional<double> scale = {};                // absent: 1/√D; 0 and negative mean what they say
   double softcap = 0;                           // s ← cap · tanh(s / cap); 0 is off
 
-  ConstTensor mask = {};           // (B|1, Hq|1, Sq|1, Sk) or (Sq|1, Sk): bool (true = attend) or f32, f64, f16, bf16 (added)
+  ConstTensor mask = {};           // (B|1, Hq|1, Sq|1, Sk) or (Sq|1, Sk): bool (true: attend) or f32, f64, f16, bf16 (added)
   ConstTensor alibi_slopes = {};   // f32 (Hq) or (B, Hq): bias −slope · |query position − key position|
   ConstTensor sinks = {};          // f32 (Hq): logits that join the denominator only
   ConstTensor row_scale = {};      // f32 (B|1, Hq|1, Sq); varlen (Hq|1, total_q): factor on the scaled logit

@@ -56,8 +56,8 @@ template <> struct DTypeOf<std::int64_t> { static constexpr DType value = DType:
 
 inline constexpr int kMaxRank = 4;
 
-/// A view of somebody else's array. rank 0 means "absent" (an option that was not given). Strides count elements, may be
-/// 0 (broadcast) where the option says so, and may be negative. A boolean is one byte, 0 or not 0.
+/// A view of somebody else's array. rank 0 means "absent" (an option that was not given). Strides count elements, may
+/// be 0 (broadcast) where the option says so, and may be negative. A boolean is one byte, 0 or not 0.
 struct ConstTensor {
   const void* data = nullptr;
   DType dtype = DType::f32;

@@ -63,7 +63,9 @@ void add_work(Text& text, const Plan::Data& d) {
     return n * p.q_heads;
   }();
   text.add("Work: %lld visible pairs of a query and a key", Long{d.work.pairs});
-  if (all > 0) text.add(", %.1f%% of all; blocks that no row of a tile sees are skipped", 100.0 * static_cast<double>(d.work.pairs) / static_cast<double>(all));
+  if (all > 0)
+    text.add(", %.1f%% of all; blocks that no row of a tile sees are skipped",
+             100.0 * static_cast<double>(d.work.pairs) / static_cast<double>(all));
   text.add(". %.4g GFLOP (2 x pairs x (head_dim %lld + value_dim %lld)); at least %.4g MB move.\n",
            flops_of(p, d.work.pairs) * 1e-9, Long{p.head_dim}, Long{p.value_dim}, least_bytes(p) * 1e-6);
   if (p.mask.present || p.key_begin.present || p.key_end.present || p.score_modifier.apply != nullptr)
@@ -96,15 +98,19 @@ std::size_t explain(const Plan& plan, char* buffer, std::size_t size) noexcept {
   problem_line(plan, line, sizeof line);
   text.add("Problem: %s\n", line);
   add_work(text, d);
-  text.add("Instruction set: %s, the best that machine, dtype, options and FLASHTILE_ISA allow; %s arithmetic: a row has "
-           "the same bits on every instruction set of this family.\n", d.isa, d.arithmetic);
-  text.add("Tiles: %d query rows (%lld head%s of a group side by side) x %d keys; state restarts every %d keys, so splits "
-           "and threads cannot change a bit.\n", kTileQueries, Long{p.group()}, p.group() == 1 ? "" : "s",
-           d.shape.block_keys, kChunkKeys);
-  text.add("Tasks: %lld of up to %d rows, each packing its keys once per chunk (L2 is %lld KiB); %d thread%s (%d of %d CPUs "
-           "allowed%s).\n", Long{d.work.tasks.size()}, d.shape.task_rows, Long{d.machine.l2 >> 10}, d.threads,
-           d.threads == 1 ? "" : "s", d.machine.threads, d.machine.affinity,
-           d.machine.cgroup_quota > 0 ? ", by cgroup quota" : "");
+  text.add(
+      "Instruction set: %s, the best that machine, dtype, options and FLASHTILE_ISA allow; %s arithmetic: a row has "
+      "the same bits on every instruction set of this family.\n",
+      d.isa, d.arithmetic);
+  text.add(
+      "Tiles: %d query rows (%lld head%s of a group side by side) x %d keys; state restarts every %d keys, so splits "
+      "and threads cannot change a bit.\n",
+      kTileQueries, Long{p.group()}, p.group() == 1 ? "" : "s", d.shape.block_keys, kChunkKeys);
+  text.add(
+      "Tasks: %lld of up to %d rows, each packing its keys once per chunk (L2 is %lld KiB); %d thread%s (%d of %d CPUs "
+      "allowed%s).\n",
+      Long{d.work.tasks.size()}, d.shape.task_rows, Long{d.machine.l2 >> 10}, d.threads, d.threads == 1 ? "" : "s",
+      d.machine.threads, d.machine.affinity, d.machine.cgroup_quota > 0 ? ", by cgroup quota" : "");
   text.add("Memory: %zu bytes of workspace a worker; the score matrix would be %.4g MB.\n", d.scratch_bytes,
            static_cast<double>(p.q_heads) * static_cast<double>(p.q_rows) * static_cast<double>(p.k_rows) *
                (p.varlen ? 1.0 : static_cast<double>(p.batch)) * (p.is_f64() ? 8e-6 : 4e-6));

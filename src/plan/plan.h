@@ -10,7 +10,8 @@ namespace flashtile {
 
 struct Kernels;
 
-/// Tasks in the order of their rows, with the visible pairs of all tasks before each: cost[i + 1] − cost[i] is task i's.
+/// Tasks in the order of their rows, with the visible pairs of all tasks before each: cost[i + 1] − cost[i] is task
+/// i's.
 struct Work {
   Buffer<Task> tasks;
   Buffer<Index> cost;  // tasks.size() + 1 entries

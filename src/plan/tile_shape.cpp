@@ -7,8 +7,8 @@ TileShape choose_tile_shape(const Problem& p, const Machine& machine, int thread
   shape.block_keys = block_keys(p.is_f64(), p.head_dim, p.value_dim);
 
   // A task packs each chunk of keys once and uses it for all its tiles. Packing a key costs about as much as scoring it
-  // against two vectors of queries, so 8 tiles (24 vectors of 16) bring it under a tenth. More tiles than that only help
-  // while the rows' queries and outputs stay in L2 beside the chunk.
+  // against two vectors of queries, so 8 tiles (24 vectors of 16) bring it under a tenth. More tiles than that only
+  // help while the rows' queries and outputs stay in L2 beside the chunk.
   const Index bytes = p.is_f64() ? 8 : 4;
   const Index chunk = (kChunkKeys + 2 * shape.block_keys) * (p.head_dim + p.value_dim) * bytes;
   const Index tile = kTileQueries * (p.head_dim + p.value_dim) * bytes;

@@ -1,5 +1,5 @@
-// Which weights dropout keeps: Philox4x32-10, a counter-based generator, so that the answer for weight (b, h, i, j) is a
-// function of the seed and the coordinates and of nothing else: no tiling, no thread, no order can change it.
+// Which weights dropout keeps: Philox4x32-10, a counter-based generator, so that the answer for weight (b, h, i, j) is
+// a function of the seed and the coordinates and of nothing else: no tiling, no thread, no order can change it.
 // Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 

@@ -10,8 +10,8 @@ namespace flashtile {
 /// A chunk starts from an empty state and is folded into the row once: the unit of split keys and of packed panels.
 inline constexpr int kChunkKeys = 512;
 
-/// Keys per block. The score tile of a block is 48 queries × block keys of fp32 and shares the 32 KiB of L1 with a line of
-/// K and V: 128 keys make it 24 KiB. With wide heads (or fp64) the panels themselves press, so 64.
+/// Keys per block. The score tile of a block is 48 queries × block keys of fp32 and shares the 32 KiB of L1 with a line
+/// of K and V: 128 keys make it 24 KiB. With wide heads (or fp64) the panels themselves press, so 64.
 FT_INLINE constexpr int block_keys(bool f64, Index head_dim, Index value_dim) {
   return !f64 && head_dim <= 64 && value_dim <= 64 ? 128 : 64;
 }

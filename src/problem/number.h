@@ -1,5 +1,5 @@
-// The storage formats: 16-bit floats to and from fp32, exactly and by round to nearest even, in integer arithmetic so that
-// no floating-point mode and no instruction set can change a bit.
+// The storage formats: 16-bit floats to and from fp32, exactly and by round to nearest even, in integer arithmetic so
+// that no floating-point mode and no instruction set can change a bit.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ FT_INLINE float to_float(bf16 x) { return float_of(static_cast<std::uint32_t>(x.
 FT_INLINE float to_float(f16 x) {
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16;
   const std::uint32_t magnitude = x.bits & 0x7fffu;
-  if (magnitude >= 0x7c00u) return float_of(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13 | (magnitude > 0x7c00u ? 0x400000u : 0u));
+  if (magnitude >= 0x7c00u)
+    return float_of(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13 | (magnitude > 0x7c00u ? 0x400000u : 0u));
   if (magnitude >= 0x0400u) return float_of(sign | ((magnitude << 13) + (112u << 23)));
   // Subnormal: the value is magnitude · 2^−24, exact in fp32.
   const float value = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f;

@@ -116,7 +116,8 @@ Status check_tensor(const char* name, const ConstTensor& t, std::initializer_lis
            static_cast<int>(extents.size()));
   FT_TRY(check_extent(name, t));
   for (int i = 0; const Extent& e : extents) {
-    const bool fits = t.shape[i] == e.size || (e.broadcasts && t.shape[i] == 1) || (e.may_exceed && t.shape[i] > e.size);
+    const bool fits =
+        t.shape[i] == e.size || (e.broadcasts && t.shape[i] == 1) || (e.may_exceed && t.shape[i] > e.size);
     FT_CHECK(fits, "%s.shape = %s; expected %s = %lld%s at dimension %d", name, ShapeText(t).text, e.name,
              static_cast<long long>(e.size), e.broadcasts ? " or 1" : "", i);
     strides[i] = t.shape[i] == 1 ? 0 : t.stride[i];

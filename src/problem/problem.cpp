@@ -28,7 +28,8 @@ Status check_rows(const char* name, const ConstTensor& t, DType dtype, Index hea
   if (p.varlen) {
     FT_TRY(check_tensor(name, t, {dtype}, {{"heads", heads, broadcasts}, {"total", rows}}, s + 1));
   } else {
-    FT_TRY(check_tensor(name, t, {dtype}, {{"batch", p.batch, broadcasts}, {"heads", heads, broadcasts}, {"rows", rows}}, s));
+    FT_TRY(check_tensor(name, t, {dtype},
+                        {{"batch", p.batch, broadcasts}, {"heads", heads, broadcasts}, {"rows", rows}}, s));
   }
   axes = {true, dtype, s[0], s[2], s[1]};
   return {};

@@ -35,8 +35,8 @@ struct MaskAxes {
   FT_INLINE Index at(Index b, Index h, Index i, Index j) const { return b * batch + h * head + i * query + j * key; }
 };
 
-/// One sequence of the batch. Its query i is row first_query + i of q and stands at position query_position + i; its key
-/// j is row first_key + j of k and v and stands at position key_position + j.
+/// One sequence of the batch. Its query i is row first_query + i of q and stands at position query_position + i; its
+/// key j is row first_key + j of k and v and stands at position key_position + j.
 /// A padding sequence stands for rows that belong to none: out = 0, LSE = −inf, no keys.
 struct Sequence {
   Index batch = 0;

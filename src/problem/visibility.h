@@ -1,7 +1,7 @@
 // Which keys a query sees. The only place that compares positions of queries and keys.
 //
-// Causal masks, windows, lengths and key ranges leave each row one range of keys, so kernels ask for ranges; what is not
-// a range (masks, score modifiers, dropout) is applied element by element in tile/logit.h.
+// Causal masks, windows, lengths and key ranges leave each row one range of keys, so kernels ask for ranges; what is
+// not a range (masks, score modifiers, dropout) is applied element by element in tile/logit.h.
 #pragma once
 
 #include "problem/problem.h"

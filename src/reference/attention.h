@@ -1,5 +1,5 @@
-// The definition of attention: fp64, no tiles, every rule of docs/semantics.md in order. It is the documentation of what
-// flashtile computes and the oracle of its tests. Nothing here is fast.
+// The definition of attention: fp64, no tiles, every rule of docs/semantics.md in order. It is the documentation of
+// what flashtile computes and the oracle of its tests. Nothing here is fast.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,8 @@ namespace flashtile::reference {
 /// One row of the score matrix and all that follows from it. Real is double, or long double to judge the fp64 kernels.
 template <class Real>
 struct Row {
-  std::vector<Real> raw, capped, logits;  // (keys): after scale; after softcap and modifier; after bias, −inf where hidden
+  std::vector<Real> raw, capped,
+      logits;  // (keys): after scale; after softcap and modifier; after bias, −inf where hidden
   std::vector<Real> weights;              // (keys): P, before dropout
   std::vector<Real> out;                  // (value_dim)
   Real lse, largest_weight = 0, entropy = 0, logit_mean = 0, logit_deviation = 0;
@@ -32,7 +33,8 @@ Row<Real> attention_row(const Problem& p, const Tensors& t, const Sequence& s, I
 
   // S = softcap(scale · q·k), modified, plus bias, where visible
   for (Index j = range.begin; j < range.end; ++j) {
-    if (p.mask.present && p.mask.dtype == DType::boolean && element(t.mask, DType::boolean, p.mask.at(b, head, i, j)) == 0)
+    if (p.mask.present && p.mask.dtype == DType::boolean &&
+        element(t.mask, DType::boolean, p.mask.at(b, head, i, j)) == 0)
       continue;
     Real dot = 0;
     for (Index d = 0; d < p.head_dim; ++d)

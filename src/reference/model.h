@@ -1,5 +1,6 @@
-// The arithmetic of a row, fma family: every operation that a kernel performs on a row, in its order, one key at a time.
-// docs/numerics.md says the same in words. This is the bitwise oracle of all kernels; it knows no tiles, lanes or tasks.
+// The arithmetic of a row, fma family: every operation that a kernel performs on a row, in its order, one key at a
+// time. docs/numerics.md says the same in words. This is the bitwise oracle of all kernels; it knows no tiles, lanes or
+// tasks.
 //
 // REQUIRES: the kernels' floating-point environment (round to nearest, denormals are 0) and no contraction.
 #pragma once
@@ -35,7 +36,8 @@ struct Model {
     t = larger_of(-kMax, t);
     const T n = std::rint(t), f = t - n;
     T p = 0;
-    for (int i = sizeof(P::exp2) / sizeof(T) - 1; i >= 0; --i) p = i + 1 == int(sizeof(P::exp2) / sizeof(T)) ? P::exp2[i] : std::fma(p, f, P::exp2[i]);
+    for (int i = sizeof(P::exp2) / sizeof(T) - 1; i >= 0; --i)
+      p = i + 1 == int(sizeof(P::exp2) / sizeof(T)) ? P::exp2[i] : std::fma(p, f, P::exp2[i]);
     p = std::fma(p, f, T{1});
     constexpr int kLeast = sizeof(T) == 4 ? -127 : -1023;
     const T e = n - m;
@@ -170,7 +172,8 @@ struct Model {
     const std::vector<T> weights = fold_weights(logits, shift, state, shrink);
     for (Index j = range.begin; j < range.end; ++j) {
       if (logits[j - range.begin] == -kInf) continue;  // a hidden key adds nothing, not even 0 · NaN
-      for (Index d = 0; d < p.value_dim; ++d) out[d] = std::fma(weights[j - range.begin] * kept(j), value(j, d), out[d]);
+      for (Index d = 0; d < p.value_dim; ++d)
+        out[d] = std::fma(weights[j - range.begin] * kept(j), value(j, d), out[d]);
     }
     for (Index d = 0; d < p.value_dim; ++d) state.out[d] = std::fma(state.out[d], shrink, out[d]);
   }

@@ -1,6 +1,6 @@
-// The arithmetic of a row, amx family: as model.h, but both products are made of tile products, weights are rounded to bf16
-// before they meet the values, and O is divided by the sum of the rounded weights. The bitwise oracle of the tile unit's
-// kernels and of their software twin; it knows no tiles of queries, no layouts and no tasks.
+// The arithmetic of a row, amx family: as model.h, but both products are made of tile products, weights are rounded to
+// bf16 before they meet the values, and O is divided by the sum of the rounded weights. The bitwise oracle of the tile
+// unit's kernels and of their software twin; it knows no tiles of queries, no layouts and no tasks.
 //
 // REQUIRES: bf16 q, k and v, the kernels' floating-point environment and no contraction.
 #pragma once

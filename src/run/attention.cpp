@@ -85,11 +85,12 @@ Status fill_plan(const ConstTensor& q, const ConstTensor& k, const ConstTensor& 
   const CpuFeatures have = usable_features();
   d.kernels = choose_kernels(d.problem, have, cap);
   if (d.kernels == nullptr)
-    return refuse(Code::unsupported,
-                  "arithmetic = amx with dtypes q %s, k %s, v %s%s%s; expected bf16 for all three and a machine with AMX "
-                  "(or FLASHTILE_ISA=amx-emulated)",
-                  name_of(d.problem.q.dtype), name_of(d.problem.k.dtype), name_of(d.problem.v.dtype),
-                  have.amx ? "" : ", without AMX: ", have.amx ? "" : have.why_not_amx);
+    return refuse(
+        Code::unsupported,
+        "arithmetic = amx with dtypes q %s, k %s, v %s%s%s; expected bf16 for all three and a machine with AMX "
+        "(or FLASHTILE_ISA=amx-emulated)",
+        name_of(d.problem.q.dtype), name_of(d.problem.k.dtype), name_of(d.problem.v.dtype),
+        have.amx ? "" : ", without AMX: ", have.amx ? "" : have.why_not_amx);
   d.isa = d.kernels->name, d.arithmetic = d.kernels->arithmetic;
   d.machine = this_machine();
   d.threads = d.problem.threads > 0 ? d.problem.threads : available_threads();
@@ -115,8 +116,8 @@ void print_verbose(const Plan& plan) noexcept {
   char line[1024];
   problem_line(plan, line, sizeof line);
   const PlanFacts f = plan.facts();
-  std::fprintf(stderr, "flashtile: %s # %s, %s arithmetic, %d threads, %lld tasks\n", line, f.isa, f.arithmetic, f.threads,
-               static_cast<long long>(f.tasks));
+  std::fprintf(stderr, "flashtile: %s # %s, %s arithmetic, %d threads, %lld tasks\n", line, f.isa, f.arithmetic,
+               f.threads, static_cast<long long>(f.tasks));
 }
 
 }  // namespace
@@ -229,7 +230,8 @@ int isa_reports(IsaReport* reports, int size) noexcept {
     r.isa = i.isa, r.name = i.name, r.built = i.kernels != nullptr;
     const char* why_not = i.why_not(have);
     r.available = r.built && why_not == nullptr;
-    const bool capped = cap != Isa::automatic && cap != Isa::amx_emulated && static_cast<int>(i.isa) > static_cast<int>(cap);
+    const bool capped =
+        cap != Isa::automatic && cap != Isa::amx_emulated && static_cast<int>(i.isa) > static_cast<int>(cap);
     if (!r.available) {
       std::snprintf(r.reason, sizeof r.reason, "%s", why_not);
     } else if (i.isa == Isa::amx_emulated) {

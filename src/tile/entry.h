@@ -26,7 +26,8 @@ FT_INLINE void forward_with_key_weights(F& kernel, const Problem& p, const Tenso
 }
 
 template <class Products>
-FT_INLINE void forward_with(const Problem& p, const Tensors& t, const TileShape& shape, const Task& task, std::byte* scratch) {
+FT_INLINE void forward_with(const Problem& p, const Tensors& t, const TileShape& shape, const Task& task,
+                            std::byte* scratch) {
   Arena arena(scratch);
   Forward<Products> kernel(p, t, shape, arena);
   if (p.key_weights.present) forward_with_key_weights(kernel, p, t, shape, task);

@@ -84,7 +84,8 @@ FT_INLINE void write_statistics(const Problem& p, const Tensors& t, Index b, Ind
   const T share = f.keys_sum * f.inverse;
   put(p.entropy, t.entropy, fused(log_scaled(f.sum, shift), share, -kLn2 * (moment * f.inverse)) + nan);
   put(p.logit_mean, t.logit_mean, *state.mean * kLn2 + nan);
-  const T deviation = sizeof(T) == 4 ? T(__builtin_sqrtf(float(*state.square / count))) : T(__builtin_sqrt(*state.square / count));
+  const T deviation =
+      sizeof(T) == 4 ? T(__builtin_sqrtf(float(*state.square / count))) : T(__builtin_sqrt(*state.square / count));
   put(p.logit_deviation, t.logit_deviation, deviation * kLn2 + nan);
 }
 

@@ -126,7 +126,8 @@ class Forward {
     std::uint8_t& packed = scratch_.packed[place_.panel];
     if (packed == 0) {
       const Index row = s_->first_key + block.begin, b = s_->batch;
-      packed = products_.pack(place_, t_.k, p_.k.at(b, row, kv_head_), t_.v, p_.v.at(b, row, kv_head_), block.size()) ? 1 : 2;
+      const Index k = p_.k.at(b, row, kv_head_), v = p_.v.at(b, row, kv_head_);
+      packed = products_.pack(place_, t_.k, k, t_.v, v, block.size()) ? 1 : 2;
     }
     place_.finite = packed == 1;
   }

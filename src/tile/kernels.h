@@ -16,8 +16,8 @@ struct Kernels {
   std::size_t (*scratch_bytes)(const Problem&, const TileShape&);
   /// One task: rows of one kv head. Scratch need not be cleared.
   void (*forward)(const Problem&, const Tensors&, const TileShape&, const Task&, std::byte* scratch);
-  /// C += A B on one tile: 16 × 32 bf16, 32 × 16 bf16 as pairs of rows, 16 × 16 fp32, each without gaps. What the amx family
-  /// is made of, by itself, so that instructions and twin can be compared; null in other families.
+  /// C += A B on one tile: 16 × 32 bf16, 32 × 16 bf16 as pairs of rows, 16 × 16 fp32, each without gaps. What the amx
+  /// family is made of, by itself, so that instructions and twin can be compared; null in other families.
   void (*multiply_tile)(const std::uint16_t* a, const std::uint16_t* b, float* c);
 };
 

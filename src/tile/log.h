@@ -13,8 +13,8 @@ namespace {
 FT_INLINE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 FT_INLINE double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
-/// (e + exponent)·ln 2 + ln g with l = 2^exponent · g, √½ ≤ g < √2, for normal l > 0 and an integer e; its error is that
-/// of one rounding of the sum. NaN and +inf pass through.
+/// (e + exponent)·ln 2 + ln g with l = 2^exponent · g, √½ ≤ g < √2, for normal l > 0 and an integer e; its error is
+/// that of one rounding of the sum. NaN and +inf pass through.
 template <class T>
 FT_INLINE T log_scaled(T l, T e) {
   using P = Polynomials<T>;
@@ -25,7 +25,8 @@ FT_INLINE T log_scaled(T l, T e) {
   const Bits bits = __builtin_bit_cast(Bits, l);
   if (bits >= kInfinity) return l + e;
   const Bits shifted = bits - kSqrtHalf + kOne;  // exponent field counts from √½
-  const T exponent = static_cast<T>(static_cast<std::int64_t>(shifted >> kFraction) - static_cast<std::int64_t>(kOne >> kFraction));
+  const T exponent =
+      static_cast<T>(static_cast<std::int64_t>(shifted >> kFraction) - static_cast<std::int64_t>(kOne >> kFraction));
   const T g = __builtin_bit_cast(T, static_cast<Bits>((shifted & ((Bits{1} << kFraction) - 1)) + kSqrtHalf));
 
   const T s = (g - 1) / (g + 1), z = s * s;

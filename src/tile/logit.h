@@ -54,11 +54,14 @@ FT_INLINE void apply_softcap(T* scores, int vectors, Index begin, Index end, T c
 template <class V, class T = typename V::Scalar>
 FT_INLINE void apply_modifier(const ScoreModifier& modifier, const TileRows& rows, T* scores, int vectors, Index first_key,
                               Index begin, Index end, T log2e) {
-  ScoreTile tile;
-  tile.dtype = sizeof(T) == 8 ? DType::f64 : DType::f32;
-  tile.query_stride = rows.group, tile.key_stride = kTileQueries;
-  tile.batch = rows.batch, tile.keys = end - begin, tile.key = first_key + begin;
-  tile.key_position = rows.sequence->key_position + tile.key;
+  // Not `ScoreTile tile;`: unoptimised, its constructor would be a function that the linker shares (problem/inline.h).
+  ScoreTile tile = {.dtype = sizeof(T) == 8 ? DType::f64 : DType::f32,
+                    .query_stride = rows.group,
+                    .key_stride = kTileQueries,
+                    .keys = end - begin,
+                    .batch = rows.batch,
+                    .key = first_key + begin,
+                    .key_position = rows.sequence->key_position + first_key + begin};
   for (Index r = 0; r < rows.group && r < rows.rows; ++r) {
     tile.scores = scores + begin * kTileQueries + r;
     tile.queries = (rows.rows - r + rows.group - 1) / rows.group;

@@ -1,13 +1,14 @@
-// The two products of the amx family on tiles of 16 × 32 and 32 × 16 bf16, and the panels they read: S = K Qᵀ in groups of
-// 32 dims, Oᵀ += Vᵀ Pᵀ in groups of 32 keys, both with queries in the columns.
+// The two products of the amx family on tiles of 16 × 32 and 32 × 16 bf16, and the panels they read: S = K Qᵀ in groups
+// of 32 dims, Oᵀ += Vᵀ Pᵀ in groups of 32 keys, both with queries in the columns.
 //
 //   keys    tile (i, g): keys 16i … of a block, dims 32g …         as rows
 //   queries tile (j, g): dims 32g …, queries 16j … of a query tile   as pairs of dims
 //   values  tile (i, g): dims 16i …, keys 32g … of a block          as rows: transposed
 //   weights tile (j, g): keys 32g …, queries 16j …                  as pairs of keys
 //
-// A block's keys lie at their places on the position grid, so that which keys share a group, and which half of it, depends
-// on positions alone. Free places are 0 in all operands. Tile (i, g) of an operand with G groups is number i · G + g.
+// A block's keys lie at their places on the position grid, so that which keys share a group, and which half of it,
+// depends on positions alone. Free places are 0 in all operands. Tile (i, g) of an operand with G groups is number i ·
+// G + g.
 #pragma once
 
 #include <type_traits>
@@ -56,7 +57,8 @@ class AmxProducts {
   }
 
   /// S of keys [begin, end) of a block. Whole tiles are computed; what lies outside is not used.
-  FT_INLINE void score(BlockPlace b, Index r0, const float* factor, int vectors, Index begin, Index end, float* scores) const {
+  FT_INLINE void score(BlockPlace b, Index r0, const float* factor, int vectors, Index begin, Index end,
+                       float* scores) const {
     const Index first = (b.lead + begin) / 16, last = (b.lead + end + 15) / 16;
     multiply(keys(b) + first * dim_groups_ * kTile, dim_groups_, static_cast<int>(last - first),
              queries_ + r0 * dim_groups_ * 32, dim_groups_, columns(vectors * V::kLanes), dim_groups_, true,
@@ -68,8 +70,8 @@ class AmxProducts {
       }
   }
 
-  /// P as bf16 into the panel of weights. `sum`, unless null: sum ← sum · shrink, then plus each group's weights, in the
-  /// order in which the unit would multiply them by a column of ones.
+  /// P as bf16 into the panel of weights. `sum`, unless null: sum ← sum · shrink, then plus each group's weights, in
+  /// the order in which the unit would multiply them by a column of ones.
   FT_INLINE void round_weights(BlockPlace b, float* weights, int rows, Index begin, Index end, const float* shrink,
                                float* sum) const {
     float* grid = weights - b.lead * kTileQueries;  // the first place of the block
@@ -119,17 +121,19 @@ class AmxProducts {
   FT_INLINE std::uint16_t* values(BlockPlace b) const { return values_ + b.panel * block_keys_ * width_; }
 
   /// rows × columns tiles of c, two by two: each tile loaded is used twice.
-  static void multiply(const std::uint16_t* a, Index a_next, int rows, const std::uint16_t* b, Index b_next, int columns,
-                       Index steps, bool fresh, float* c) {
+  static void multiply(const std::uint16_t* a, Index a_next, int rows, const std::uint16_t* b, Index b_next,
+                       int columns, Index steps, bool fresh, float* c) {
     const auto row_of_tiles = [&](auto r, int i) {
       constexpr int R = decltype(r)::value;
       const std::uint16_t* from = a + i * a_next * kTile;
       float* to = c + i * 16 * kTileQueries;
       int j = 0;
       for (; j + 2 <= columns; j += 2)
-        Unit::template product<R, 2>(from, a_next, b + j * b_next * kTile, b_next, steps, fresh, to + j * 16, kTileQueries);
+        Unit::template product<R, 2>(from, a_next, b + j * b_next * kTile, b_next, steps, fresh, to + j * 16,
+                                     kTileQueries);
       if (j < columns)
-        Unit::template product<R, 1>(from, a_next, b + j * b_next * kTile, b_next, steps, fresh, to + j * 16, kTileQueries);
+        Unit::template product<R, 1>(from, a_next, b + j * b_next * kTile, b_next, steps, fresh, to + j * 16,
+                                     kTileQueries);
     };
     int i = 0;
     for (; i + 2 <= rows; i += 2) row_of_tiles(std::integral_constant<int, 2>{}, i);

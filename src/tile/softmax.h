@@ -4,9 +4,10 @@
 //   sum     l = Σ 2^(t − m)
 //   out     o = Σ 2^(t − m) v
 //
-// so that rescaling to another m is exact. For statistics: top = max t, moment = Σ 2^(t − m)(t − m), and count, mean and
-// sum of squared deviations of the visible t (merged as Chan, Golub, LeVeque 1979). A hidden key has t = −inf: weight +0.
-// `shift` (0, or kOverflowShift for a row that is done again because out overflowed) makes every weight 2^−shift smaller.
+// so that rescaling to another m is exact. For statistics: top = max t, moment = Σ 2^(t − m)(t − m), and count, mean
+// and sum of squared deviations of the visible t (merged as Chan, Golub, LeVeque 1979). A hidden key has t = −inf:
+// weight +0. `shift` (0, or kOverflowShift for a row that is done again because out overflowed) makes every weight
+// 2^−shift smaller.
 #pragma once
 
 #include <type_traits>
@@ -107,7 +108,8 @@ FT_INLINE void softmax_registers(T* scores, Index begin, Index end, RowStates<T>
       const V rise = max_second(old_max[c] - V::load(state.max + c * L), V::broadcast(kFarBelow));
       const V moved = fma(rise, old_sum, V::load(state.moment + c * L));
       fma(moved, s, moment[c]).store(state.moment + c * L);
-      V all = V::load(state.count + c * L), average = V::load(state.mean + c * L), squares = V::load(state.square + c * L);
+      V all = V::load(state.count + c * L), average = V::load(state.mean + c * L),
+        squares = V::load(state.square + c * L);
       merge_moments(all, average, squares, count[c], mean[c], square[c]);
       all.store(state.count + c * L), average.store(state.mean + c * L), squares.store(state.square + c * L);
     }
@@ -115,7 +117,8 @@ FT_INLINE void softmax_registers(T* scores, Index begin, Index end, RowStates<T>
 }
 
 template <class V, bool kStatistics, bool kMark, class T = typename V::Scalar>
-FT_INLINE void softmax_tile(T* scores, int vectors, Index begin, Index end, RowStates<T> state, const T* shift, T* shrink) {
+FT_INLINE void softmax_tile(T* scores, int vectors, Index begin, Index end, RowStates<T> state, const T* shift,
+                            T* shrink) {
   constexpr int L = V::kLanes;
   int c = 0;
   const auto step = [&](auto n) {

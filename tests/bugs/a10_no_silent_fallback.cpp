@@ -1,5 +1,5 @@
-// Public bugs, group A10, the case of the forward's structure: no option and no shape leads to a path of quadratic memory,
-// and the plan tells which path was chosen. The group's speed is measured by the benchmarks.
+// Public bugs, group A10, the case of the forward's structure: no option and no shape leads to a path of quadratic
+// memory, and the plan tells which path was chosen. The group's speed is measured by the benchmarks.
 #include <gtest/gtest.h>
 
 #include "support/compare.h"

@@ -1,5 +1,5 @@
-// Public bugs, group A11, the cases of the forward: baseline builds, dropout, mixed dtypes, masks beside causal. Each test
-// is named after its case; the thread that reported the bug is quoted beside it. Messages: a11_messages.cpp.
+// Public bugs, group A11, the cases of the forward: baseline builds, dropout, mixed dtypes, masks beside causal. Each
+// test is named after its case; the thread that reported the bug is quoted beside it. Messages: a11_messages.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>

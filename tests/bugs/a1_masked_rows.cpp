@@ -37,8 +37,8 @@ TEST(A1_MaskedRows, A1_1_RowWithoutAllowedKeyIsZero) {
   }
 }
 
-/// Row 0 of the mask is `extreme` in all columns, the others are 1: row 0 averages V. Logits beyond ±2^127 (fp64: 2^1023)
-/// in base 2 may be clamped there, which the LSE shows; the mean counts them as ±2^45 (2^450).
+/// Row 0 of the mask is `extreme` in all columns, the others are 1: row 0 averages V. Logits beyond ±2^127 (fp64:
+/// 2^1023) in base 2 may be clamped there, which the LSE shows; the mean counts them as ±2^45 (2^450).
 void expect_row_0_averages_values(DType mask_dtype, double extreme, const Setting& s) {
   SCOPED_TRACE(std::string("mask ") + name_of(mask_dtype) + ", extreme " + ::testing::PrintToString(extreme));
   Case c({.queries = 3, .keys = 3, .head_dim = 4, .value_dim = 4}, s.dtype);

@@ -203,8 +203,8 @@ TEST(A2_CausalWindowAlibi, A2_7_WindowWorksAloneAndNegativeOnesAreRefused) {
   }
 }
 
-// transformers#37574, PR #45940, LLMs-from-scratch#1008: a cache of exactly the window's length, and two tokens at once.
-// The cache keeps only what the next queries can see and says by first_key_position where it begins.
+// transformers#37574, PR #45940, LLMs-from-scratch#1008: a cache of exactly the window's length, and two tokens at
+// once. The cache keeps only what the next queries can see and says by first_key_position where it begins.
 TEST(A2_CausalWindowAlibi, A2_8_EvictedCacheEqualsFullHistory) {
   constexpr Index kTokens = 12, kHeads = 2, kDim = 16;
   FT_FOR_EACH_SETTING(s) {

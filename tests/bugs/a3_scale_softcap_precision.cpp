@@ -18,7 +18,8 @@ double storage(const Case& c, double magnitude) {
   return ulp + default_tolerance(c).element * magnitude;
 }
 
-// vllm#56578: tanh as (e^x − e^−x) / (e^x + e^−x) is NaN for large scores. Each score alone: the LSE is the capped logit.
+// vllm#56578: tanh as (e^x − e^−x) / (e^x + e^−x) is NaN for large scores. Each score alone: the LSE is the capped
+// logit.
 TEST(A3_ScaleSoftcapPrecision, A3_1_SoftcapOfLargeScoresIsTheCap) {
   FT_FOR_EACH_SETTING(s) {
     for (double score : {1000.0, 3000.0, 4400.0, 5000.0, 10000.0, -10000.0, 60000.0}) {
@@ -193,7 +194,8 @@ TEST(A3_ScaleSoftcapPrecision, A3_7_AllowingMaskLeavesTheLseAlone) {
   }
 }
 
-// mxnet#19361, pytorch#19652: weights of 1e-40. Nothing depends on the caller's FTZ and DAZ, and they are left as found.
+// mxnet#19361, pytorch#19652: weights of 1e-40. Nothing depends on the caller's FTZ and DAZ, and they are left as
+// found.
 TEST(A3_ScaleSoftcapPrecision, A3_8_FlushToZeroOfTheCallerNeitherMattersNorChanges) {
   FT_FOR_EACH_SETTING(s) {
     for (int threads : {1, 2}) {

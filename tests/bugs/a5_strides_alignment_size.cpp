@@ -1,5 +1,5 @@
-// Public bugs, group A5: strides, alignment, size. Each test is named after its case; the thread that reported the bug is
-// quoted beside it.
+// Public bugs, group A5: strides, alignment, size. Each test is named after its case; the thread that reported the bug
+// is quoted beside it.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -12,8 +12,8 @@ namespace {
 
 const double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// pytorch PR #187506, flag_gems#5896, ROCm/pytorch#3230: every layout with an innermost stride of 1 gives the same bits,
-// also when only one of q, k and v is stored otherwise.
+// pytorch PR #187506, flag_gems#5896, ROCm/pytorch#3230: every layout with an innermost stride of 1 gives the same
+// bits, also when only one of q, k and v is stored otherwise.
 TEST(A5_StridesAlignmentSize, A5_1_LayoutsGiveEqualBits) {
   FT_FOR_EACH_SETTING(s) {
     const Shape shape{

@@ -1,5 +1,5 @@
-// Public bugs, group A9: threads, processes, CPU features, memory, as a caller of the library meets them. The pool itself
-// has tests of its own. Each test is named after its case; the thread that reported the bug is quoted beside it.
+// Public bugs, group A9: threads, processes, CPU features, memory, as a caller of the library meets them. The pool
+// itself has tests of its own. Each test is named after its case; the thread that reported the bug is quoted beside it.
 #include <gtest/gtest.h>
 #include <sched.h>
 

@@ -5,9 +5,9 @@
 #   ```cpp                   main() is wrapped by surroundings.h; sh runs in the root of the source tree.
 #   <!-- prints -->          before a fence of text: what the block before it prints, to the letter.
 #
-# A block of cpp or c without the mark is a failure: no code is shown that nobody runs. So is a link to a file that is not
-# there. Environment: CXX, CC, SOURCE (root), LIBRARY (file), WORK (a folder of this test), COMMAND_DIR (folder of the
-# command; empty: sh blocks are not run), BLOCKS_AT_LEAST (default 0).
+# A block of cpp or c without the mark is a failure: no code is shown that nobody runs. So is a link to a file that is
+# not there. Environment: CXX, CC, SOURCE (root), LIBRARY (file), WORK (a folder of this test), COMMAND_DIR (folder of
+# the command; empty: sh blocks are not run), BLOCKS_AT_LEAST (default 0).
 set -euo pipefail
 document=$1
 name=$(basename "$document" .md)
@@ -24,7 +24,9 @@ awk -v out="$WORK/$name" -v document="$document" '
       printf "%s:%d: %s block without <!-- test --> before it\n", document, NR, language > "/dev/stderr"; bad = 1
     }
     if (mark == "test" && language !~ /^(cpp|c|sh)$/) {
-      printf "%s:%d: <!-- test --> before a block of \"%s\"; expected cpp, c or sh\n", document, NR, language > "/dev/stderr"; bad = 1
+      printf "%s:%d: <!-- test --> before a block of \"%s\"; expected cpp, c or sh\n", document, NR, language \
+        > "/dev/stderr"
+      bad = 1
     } else if (mark == "test") {
       file = sprintf("%s.%03d.line%d.%s", out, ++n, NR, language); printf "" > file
     } else if (mark == "prints") {
@@ -55,7 +57,8 @@ for block in "$WORK/$name".*.line*; do
     *.cpp)
       if ! grep -q 'int main(' "$block"; then
         { echo '#include "surroundings.h"'; echo 'void block(Surroundings& s) {'; echo '  FT_NAMES_OF(s)'
-          echo "#line $((line + 1)) \"$document\""; cat "$block"; echo '}'; echo 'int main() { return run_block(block); }'; } > "$block.wrapped.cpp"
+          echo "#line $((line + 1)) \"$document\""; cat "$block"
+          echo '}'; echo 'int main() { return run_block(block); }'; } > "$block.wrapped.cpp"
         source=$block.wrapped.cpp
       else
         source=$block

@@ -1,5 +1,5 @@
-// What a block of C++ in a document may take for granted when it has no main() of its own: tensors q, k, v, out and lse of
-// a small problem with grouped heads, and `using namespace flashtile`. Used by run_blocks.sh only.
+// What a block of C++ in a document may take for granted when it has no main() of its own: tensors q, k, v, out and lse
+// of a small problem with grouped heads, and `using namespace flashtile`. Used by run_blocks.sh only.
 #pragma once
 
 #include <flashtile/flashtile.h>

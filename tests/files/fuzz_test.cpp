@@ -1,6 +1,6 @@
 // Valid files, spoiled in ten thousands of ways by a generator with a fixed seed: only a FileError or sound arrays come
-// out, and no single allocation is larger than the file justifies. Run under the sanitizers it also shows that nothing is
-// read outside the bytes.
+// out, and no single allocation is larger than the file justifies. Run under the sanitizers it also shows that nothing
+// is read outside the bytes.
 #include "files/largest_allocation.h"
 #include "files/support.h"
 
@@ -27,23 +27,39 @@ void overwrite(std::string& bytes, std::size_t at, std::string_view with) {
 }
 
 void spoil_once(std::string& bytes, Generator& random) {
-  static constexpr std::uint64_t kNumbers[] = {0,          1,          0x7f,           0xff,           0x7fff,
-                                               0xffff,     0x7fffffff, 0xffffffff,     0x100000000,    0x4000000000000000,
-                                               ~0ull >> 1, ~0ull,      0x8000000000000000};
-  static constexpr const char* kWords[] = {"9223372036854775807", "[[[[", "}}", "'", "\"", "-1", "1e9", "PK\5\6", "<V2", "(", "0,"};
+  static constexpr std::uint64_t kNumbers[] = {0,
+                                               1,
+                                               0x7f,
+                                               0xff,
+                                               0x7fff,
+                                               0xffff,
+                                               0x7fffffff,
+                                               0xffffffff,
+                                               0x100000000,
+                                               0x4000000000000000,
+                                               ~0ull >> 1,
+                                               ~0ull,
+                                               0x8000000000000000};
+  static constexpr const char* kWords[] = {
+      "9223372036854775807", "[[[[", "}}", "'", "\"", "-1", "1e9", "PK\5\6", "<V2", "(", "0,"};
   const std::size_t at = random.below(bytes.size());
   switch (random.below(7)) {
     case 0: return overwrite(bytes, at, std::string(1, static_cast<char>(random.next())));
-    case 1: return overwrite(bytes, at, std::string(1, static_cast<char>(bytes.empty() ? 0 : bytes[at] ^ 1 << random.below(8))));
+    case 1:
+      return overwrite(bytes, at,
+                       std::string(1, static_cast<char>(bytes.empty() ? 0 : bytes[at] ^ 1 << random.below(8))));
     case 2: bytes.resize(at); return;
     case 3: bytes.erase(at, 1 + random.below(8)); return;
     case 4: bytes.insert(at, bytes.substr(random.below(bytes.size()), 1 + random.below(40))); return;
-    case 5: return overwrite(bytes, at, little(kNumbers[random.below(std::size(kNumbers))]).substr(0, std::size_t{1} << random.below(4)));
+    case 5:
+      return overwrite(
+          bytes, at, little(kNumbers[random.below(std::size(kNumbers))]).substr(0, std::size_t{1} << random.below(4)));
     case 6: return overwrite(bytes, at, kWords[random.below(std::size(kWords))]);
   }
 }
 
-// Deflate gives at most 1032 bytes for one; bookkeeping (names, zlib's tables, the text of an error) stays below the rest.
+// Deflate gives at most 1032 bytes for one; bookkeeping (names, zlib's tables, the text of an error) stays below the
+// rest.
 std::size_t justified(std::size_t file_size, bool deflated) { return (deflated ? 1032 : 8) * file_size + 100'000; }
 
 struct Outcome {

@@ -126,18 +126,31 @@ TEST(Npy, MoreThan64DimensionsAreRefused) {
 }
 
 TEST(Npy, ADictionaryThatPythonWouldHaveToEvaluateIsRefused) {
-  for (const char* bad :
-       {"", "{", "}", "{}", "{'descr'}", "{'descr': }", "{'descr': '<f4', 'fortran_order': False}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3)}", "{'descr': '<f4', 'fortran_order': 0, 'shape': (3,)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': [3]}", "{'descr': '<f4', 'fortran_order': False, 'shape': (-3,)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (03,)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (3,,)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (,)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (nan,)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3.0,)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (1+2,)}",
-        "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (3,)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'x': 1}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} + 1", "{'descr': '\\x3cf4', 'fortran_order': False, 'shape': (3,)}",
-        "{'descr': '<f4, 'fortran_order': False, 'shape': (3,)}", "{'descr': [[[[['<f4', 'fortran_order': False, 'shape': (3,)}",
-        "{'descr' '<f4', 'fortran_order': False, 'shape': (3,)}", "__import__('os')"})
+  for (const char* bad : {"",
+                          "{",
+                          "}",
+                          "{}",
+                          "{'descr'}",
+                          "{'descr': }",
+                          "{'descr': '<f4', 'fortran_order': False}",
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (3)}",
+                          "{'descr': '<f4', 'fortran_order': 0, 'shape': (3,)}",
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': [3]}",
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (-3,)}",
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (03,)}",
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (3,,)}",
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (,)}",
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (nan,)}",
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (3.0,)}",
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (1+2,)}",
+                          "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (3,)}",
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'x': 1}",
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} + 1",
+                          "{'descr': '\\x3cf4', 'fortran_order': False, 'shape': (3,)}",
+                          "{'descr': '<f4, 'fortran_order': False, 'shape': (3,)}",
+                          "{'descr': [[[[['<f4', 'fortran_order': False, 'shape': (3,)}",
+                          "{'descr' '<f4', 'fortran_order': False, 'shape': (3,)}",
+                          "__import__('os')"})
     expect_bytes_refused(npy(bad, 12), {"header"});
 }
 

@@ -1,4 +1,5 @@
-// .npz: zip files of NumPy's and Python's hand are read; a zip file that has two readings, or says what is not so, is not.
+// .npz: zip files of NumPy's and Python's hand are read; a zip file that has two readings, or says what is not so, is
+// not.
 #include "files/support.h"
 #include "files/whole_file.h"
 #include "files/zip_reader.h"
@@ -156,7 +157,8 @@ TEST(Npz, DuplicateNamesAreRefused) {
 
 TEST(Npz, NamesThatLeadElsewhereAreRefused) {
   const std::string f = content(fixture("fp32.npy"));
-  for (const char* name : {"../q.npy", "/etc/q.npy", "a/../../q.npy", "..\\q.npy", "a\nb.npy", "\x1b[2Jq.npy", "\xff.npy", ".."})
+  for (const char* name :
+       {"../q.npy", "/etc/q.npy", "a/../../q.npy", "..\\q.npy", "a\nb.npy", "\x1b[2Jq.npy", "\xff.npy", ".."})
     expect_bytes_refused(zip_of({{name, f}}), {"entry name = "});
   EXPECT_EQ(read_bytes(zip_of({{"layer/0/q.npy", f}})).at(0).name, "layer/0/q");
 }

@@ -54,7 +54,8 @@ TEST(Safetensors, EveryTruncationIsRefused) {
 
 TEST(Safetensors, HeaderLengthsThatLieAreRefusedBeforeTheHeaderIsRead) {
   const std::string whole = safetensors("{" + kQ + "}", 24);
-  for (const std::uint64_t n : {std::uint64_t{0}, std::uint64_t{1}, whole.size() - 7, std::uint64_t{1} << 40, ~std::uint64_t{0}})
+  for (const std::uint64_t n :
+       {std::uint64_t{0}, std::uint64_t{1}, whole.size() - 7, std::uint64_t{1} << 40, ~std::uint64_t{0}})
     expect_bytes_refused(patched(whole, 0, n), {"header length = " + std::to_string(n)}, "x.safetensors");
 }
 
@@ -74,7 +75,8 @@ TEST(Safetensors, RangesOutsideTheDataAreRefused) {
 
 TEST(Safetensors, HolesAndOverlapsAreRefused) {
   const auto two = [](const std::string& a, const std::string& b) {
-    return R"({"a":{"dtype":"BOOL","shape":[4],"data_offsets":)" + a + R"(},"b":{"dtype":"I8","shape":[4],"data_offsets":)" + b + "}}";
+    return R"({"a":{"dtype":"BOOL","shape":[4],"data_offsets":)" + a +
+           R"(},"b":{"dtype":"I8","shape":[4],"data_offsets":)" + b + "}}";
   };
   EXPECT_EQ(open_bytes(safetensors(two("[4,8]", "[0,4]"), 8)).entries().size(), 2u);
   expect_header_refused(two("[0,4]", "[0,4]"), 8, {"begins at 4"});
@@ -101,7 +103,8 @@ TEST(Safetensors, ShapesThatOverflowAreRefused) {
 
 TEST(Safetensors, DuplicateNamesAndKeysAreRefused) {
   expect_header_refused("{" + kQ + "," + kQ + "}", 24, {"tensor name = 'q' twice"});
-  expect_header_refused(R"({"q":{"dtype":"F32","dtype":"F32","shape":[0],"data_offsets":[0,0]}})", 0, {"key = 'dtype' twice"});
+  expect_header_refused(R"({"q":{"dtype":"F32","dtype":"F32","shape":[0],"data_offsets":[0,0]}})", 0,
+                        {"key = 'dtype' twice"});
   expect_header_refused(R"({"__metadata__":{"a":"1","a":"2"}})", 0, {"[__metadata__]: key = 'a' twice"});
   expect_header_refused(R"({"__metadata__":{},"__metadata__":{}})", 0, {"twice"});
 }
@@ -121,12 +124,35 @@ TEST(Safetensors, DeepJsonIsRefusedAtOnce) {
 }
 
 TEST(Safetensors, JsonOfAnotherFormIsRefused) {
-  for (const char* json :
-       {"[]", "null", "1", "\"q\"", "{", "{}{}", "{} x", "{\"q\":1}", "{\"q\":null}", "{\"q\":[]}", "{\"q\":\"F32\"}", "{\"q\":true}",
-        "{\"__metadata__\":1}", "{\"__metadata__\":{\"a\":1}}", "{\"__metadata__\":{\"a\":{}}}", "{\"__metadata__\":{\"a\":[]}}",
-        "{\"q\":{\"dtype\":1}}", "{\"q\":{\"dtype\":[]}}", "{\"q\":{\"shape\":\"F32\"}}", "{\"q\":{\"shape\":[[1]]}}",
-        "{\"q\":{\"shape\":[NaN]}}", "{\"q\":{\"shape\":[null]}}", "{\"q\":{\"shape\":[1e999]}}", "{NaN:{}}", "{'q':{}}", "{\"q\":{},}",
-        "{\"\xff\":{}}", "// {}", "{\"q\":{\"shape\":{\"a\":1}}}"})
+  for (const char* json : {"[]",
+                           "null",
+                           "1",
+                           "\"q\"",
+                           "{",
+                           "{}{}",
+                           "{} x",
+                           "{\"q\":1}",
+                           "{\"q\":null}",
+                           "{\"q\":[]}",
+                           "{\"q\":\"F32\"}",
+                           "{\"q\":true}",
+                           "{\"__metadata__\":1}",
+                           "{\"__metadata__\":{\"a\":1}}",
+                           "{\"__metadata__\":{\"a\":{}}}",
+                           "{\"__metadata__\":{\"a\":[]}}",
+                           "{\"q\":{\"dtype\":1}}",
+                           "{\"q\":{\"dtype\":[]}}",
+                           "{\"q\":{\"shape\":\"F32\"}}",
+                           "{\"q\":{\"shape\":[[1]]}}",
+                           "{\"q\":{\"shape\":[NaN]}}",
+                           "{\"q\":{\"shape\":[null]}}",
+                           "{\"q\":{\"shape\":[1e999]}}",
+                           "{NaN:{}}",
+                           "{'q':{}}",
+                           "{\"q\":{},}",
+                           "{\"\xff\":{}}",
+                           "// {}",
+                           "{\"q\":{\"shape\":{\"a\":1}}}"})
     expect_header_refused(json, 0, {});
 }
 
@@ -134,7 +160,8 @@ TEST(Safetensors, NamesThatCouldReachTheTerminalAreRefused) {
   for (const char* name : {R"(\u001b[2J)", R"(a\nb)", R"(\u0000)", "", R"(\u202e)"})
     expect_header_refused(std::string("{\"") + name + R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})", 0,
                           {"tensor name = "});
-  EXPECT_EQ(open_bytes(safetensors(R"({"NaN":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})", 0)).entries()[0].name, "NaN");
+  EXPECT_EQ(open_bytes(safetensors(R"({"NaN":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})", 0)).entries()[0].name,
+            "NaN");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Writing: what is written is read back, byte for byte as the formats' own libraries write it where the format leaves no
-// choice, and a failure leaves the old file as it was.
+// Writing: what is written is read back, byte for byte as the formats' own libraries write it where the format leaves
+// no choice, and a failure leaves the old file as it was.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -11,7 +11,8 @@
 namespace flashtile::files {
 namespace {
 
-const std::vector<std::vector<std::int64_t>> kShapes = {{}, {0}, {1}, {7}, {2, 3, 4}, {3, 0, 2}, {1, 5, 1, 2}, {2, 1, 2, 1, 3}};
+const std::vector<std::vector<std::int64_t>> kShapes = {{},        {0},       {1},          {7},
+                                                        {2, 3, 4}, {3, 0, 2}, {1, 5, 1, 2}, {2, 1, 2, 1, 3}};
 
 std::vector<Array> every_type_and_shape() {
   std::vector<Array> arrays;
@@ -145,9 +146,12 @@ TEST(Write, WhatCannotBeWrittenIsRefusedAndTheOldFileStays) {
   expect_refused([&] { write_arrays(folder / "a.txt", one(two[0])); }, {"extension = '.txt'", ".npy, .npz"});
   expect_refused([&] { write_arrays(folder / "a.npz", one(two[0]), {.metadata = {{"a", "b"}}}); }, {"metadata"});
   expect_refused([&] { write_arrays(folder / "a.npy", one(two[0]), {.compress = true}); }, {"compress"});
-  expect_refused([&] { write_arrays(folder / "a.npz", one(counting("../a", DType::f32, {3}))); }, {"array name = '../a'"});
-  expect_refused([&] { write_arrays(folder / "a.safetensors", one(counting("__metadata__", DType::f32, {3}))); }, {"array name"});
-  expect_refused([&] { write_arrays(folder / "a.safetensors", one(two[0]), {.metadata = {{"a", "\xff"}}}); }, {"UTF-8"});
+  expect_refused([&] { write_arrays(folder / "a.npz", one(counting("../a", DType::f32, {3}))); },
+                 {"array name = '../a'"});
+  expect_refused([&] { write_arrays(folder / "a.safetensors", one(counting("__metadata__", DType::f32, {3}))); },
+                 {"array name"});
+  expect_refused([&] { write_arrays(folder / "a.safetensors", one(two[0]), {.metadata = {{"a", "\xff"}}}); },
+                 {"UTF-8"});
   EXPECT_EQ(folder.names(), (std::vector<std::string>{"a.npy", "a.npz", "a.safetensors"}));
 }
 
@@ -162,7 +166,8 @@ TEST(Write, ADiskThatFillsUpLeavesTheOldFileAndNothingElse) {
   small.rlim_cur = 10'000;
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  for (const std::string& name : names) expect_refused([&] { write_arrays(folder / name, one(big)); }, {name, "cannot be written"});
+  for (const std::string& name : names)
+    expect_refused([&] { write_arrays(folder / name, one(big)); }, {name, "cannot be written"});
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
   std::signal(SIGXFSZ, old_handler);
   for (const std::string& name : names) EXPECT_EQ(content(folder / name), "old");

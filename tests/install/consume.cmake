@@ -12,7 +12,8 @@ file(MAKE_DIRECTORY ${dir})
 
 # run(command...): its output in `output`; a failure ends the test and shows all of it.
 function(run)
-  execute_process(COMMAND ${ARGV} WORKING_DIRECTORY ${dir} OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result)
+  execute_process(COMMAND ${ARGV} WORKING_DIRECTORY ${dir}
+    OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result)
   if(NOT result EQUAL 0)
     list(JOIN ARGV " " line)
     message(FATAL_ERROR "${line}\nended with ${result}:\n${output}")
@@ -77,7 +78,8 @@ elseif(CASE STREQUAL "c_program")
   expect_in_output("${answer}flashtile ${VERSION}")
 elseif(CASE STREQUAL "no_exceptions")
   pkg_config(flags --cflags --libs)
-  run(${CXX_COMPILER} -std=c++20 -fno-exceptions -fno-rtti -Wall -Wextra -Werror ${here}/no_exceptions.cpp -o program ${flags})
+  run(${CXX_COMPILER} -std=c++20 -fno-exceptions -fno-rtti -Wall -Wextra -Werror ${here}/no_exceptions.cpp -o program
+    ${flags})
   run(${dir}/program)
   expect_in_output("${answer}${answer}")
 else()

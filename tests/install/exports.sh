@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# exports.sh LIBRARY INCLUDE_DIR: the shared library exports the functions that its two headers declare FLASHTILE_API, the
-# public members of Plan, and nothing else. Fails on any other symbol and on any that is missing.
+# exports.sh LIBRARY INCLUDE_DIR: the shared library exports the functions that its two headers declare FLASHTILE_API,
+# the public members of Plan, and nothing else. Fails on any other symbol and on any that is missing.
 set -euo pipefail
 library=$1 include=$2
 failed=0

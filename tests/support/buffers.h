@@ -1,5 +1,5 @@
-// Memory that notices misuse: every buffer lies between two pages that may not be touched, directly against one of them,
-// and all of it starts as 0xff bytes: NaN in every floating-point format, −1 as an integer, true as a boolean.
+// Memory that notices misuse: every buffer lies between two pages that may not be touched, directly against one of
+// them, and all of it starts as 0xff bytes: NaN in every floating-point format, −1 as an integer, true as a boolean.
 //
 // Always: an access beyond the protected side faults; a write on the other side is found by guards_intact().
 #pragma once
@@ -92,8 +92,8 @@ class GuardedArray {
   std::size_t n_;
 };
 
-/// Address space without memory behind it, for views whose strides exceed 32 bits. valid() is false where the system does
-/// not give that much.
+/// Address space without memory behind it, for views whose strides exceed 32 bits. valid() is false where the system
+/// does not give that much.
 class SparseBytes {
  public:
   explicit SparseBytes(std::size_t size) : size_(size) {

@@ -1,5 +1,6 @@
-// Holds the results of a Case against the definition (reference/attention.h, fp64; long double for fp64 inputs): O, LSE,
-// every row statistic and the column sums of the weights. A failure names the worst element and the problem in one line.
+// Holds the results of a Case against the definition (reference/attention.h, fp64; long double for fp64 inputs): O,
+// LSE, every row statistic and the column sums of the weights. A failure names the worst element and the problem in one
+// line.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The amx family: its tile unit, its kernels against the model of the family bit for bit, and how exact it is. The software
-// twin stands for the unit on every machine; where the instructions exist they are held against it.
+// The amx family: its tile unit, its kernels against the model of the family bit for bit, and how exact it is. The
+// software twin stands for the unit on every machine; where the instructions exist they are held against it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -247,7 +247,8 @@ TEST(Amx, FamilyIsChosenByDTypeAndOptions) {
   EXPECT_EQ(family(DType::bf16, Isa::amx_emulated, Arithmetic::fma), "fma");
   EXPECT_EQ(family(DType::bf16, Isa::scalar, Arithmetic::automatic), "fma");
   EXPECT_EQ(family(DType::f32, Isa::amx_emulated, Arithmetic::automatic), "fma");
-  for (DTypes dtypes : {DTypes(DType::f32), DTypes(DType::f16), DTypes(DType::bf16, DType::f32, DType::bf16, DType::bf16)}) {
+  for (DTypes dtypes :
+       {DTypes(DType::f32), DTypes(DType::f16), DTypes(DType::bf16, DType::f32, DType::bf16, DType::bf16)}) {
     Case c({}, dtypes);
     c.options.arithmetic = Arithmetic::amx, c.options.isa = Isa::amx_emulated;
     EXPECT_EQ(c.run().code, Code::unsupported);

@@ -17,95 +17,16 @@
 #include <vector>
 
 #include "run/machine.h"
+#include "support/shares.h"
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define FT_TSAN 1
-#define FT_SANITIZED 1
-#elif __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
-#define FT_SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define FT_TSAN 1
-#define FT_SANITIZED 1
-#elif defined(__SANITIZE_ADDRESS__)
-#define FT_SANITIZED 1
-#endif
-
-namespace flashtile {
+namespace flashtile::testing {
 namespace {
-
-/// Counts how often each share ran, and whether two shares of one worker ever overlapped.
-struct Tally {
-  explicit Tally(int threads_, std::int64_t shares_)
-      : threads(threads_),
-        shares(shares_),
-        ran(new std::atomic<int>[static_cast<std::size_t>(shares_)]()),
-        busy(new std::atomic<bool>[1024]()) {}
-
-  static void body(void* context, int worker, std::int64_t share) noexcept {
-    Tally& t = *static_cast<Tally*>(context);
-    if (worker < 0 || worker >= t.threads || share < 0 || share >= t.shares) {
-      t.wrong = true;
-      return;
-    }
-    if (t.busy[worker].exchange(true)) t.wrong = true;
-    t.ran[share].fetch_add(1);
-    ++t.plain[worker];  // not atomic: a data race if two shares of one worker overlapped
-    t.busy[worker].store(false);
-  }
-  bool run() {
-    run_shares(threads, shares, body, this);
-    return complete();
-  }
-  bool complete() const {
-    std::int64_t total = 0;
-    for (int w = 0; w < 1024; ++w) total += plain[w];
-    for (std::int64_t i = 0; i < shares; ++i)
-      if (ran[i] != 1) return false;
-    return !wrong && total == shares;
-  }
-
-  int threads;
-  std::int64_t shares;
-  std::unique_ptr<std::atomic<int>[]> ran;
-  std::unique_ptr<std::atomic<bool>[]> busy;
-  std::int64_t plain[1024] = {};
-  std::atomic<bool> wrong{false};
-};
 
 std::int64_t from_status(const std::string& key) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
     if (line.rfind(key + ":", 0) == 0) return std::stoll(line.substr(key.size() + 1));
   return -1;
-}
-
-/// Runs `test` in a forked child, which is killed if it hangs; true when it returned true.
-template <class Test>
-bool in_child(const Test& test) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(100);
-    _exit(test() ? 0 : 1);
-  }
-  int status = -1;
-  return child > 0 && waitpid(child, &status, 0) == child && status == 0;
-}
-
-/// Why children that start threads cannot be tested here; empty where they can. It is not the pool
-/// that is tried.
-std::string no_threads_in_children() {
-#if defined(FT_TSAN)
-  return "the thread sanitizer does not support threads started after a fork";
-#endif
-  std::thread([] {}).join();
-  const bool works = in_child([] {
-    std::thread([] {}).join();
-    return true;
-  });
-  return works ? "" : "this emulator cannot start threads in a forked child";
 }
 
 TEST(Threads, EachShareRunsExactlyOnceForAnyNumberOfThreads) {
@@ -280,86 +201,6 @@ TEST(Threads, ConcurrentCallersEachGetAllTheirShares) {
   EXPECT_EQ(incomplete, 0);
 }
 
-TEST(Threads, AForkedChildMakesWorkersOfItsOwn) {
-  if (const std::string reason = no_threads_in_children(); !reason.empty()) GTEST_SKIP() << reason;
-  Tally warm(3, 100);
-  ASSERT_TRUE(warm.run());
-  EXPECT_TRUE(in_child([] {
-    for (int i = 0; i < 20; ++i) {
-      Tally tally(3, 100);
-      if (!tally.run()) return false;
-    }
-    struct Pair {
-      std::atomic<int> begun{0};
-    } pair;
-    run_shares(
-        2, 2,
-        [](void* context, int, std::int64_t) noexcept {
-          Pair& p = *static_cast<Pair*>(context);
-          ++p.begun;
-          while (p.begun < 2) sched_yield();
-        },
-        &pair);
-    return in_child([] { return Tally(2, 50).run(); });  // and a grandchild
-  }));
-  Tally after(3, 100);
-  EXPECT_TRUE(after.run());
-}
-
-TEST(Threads, AChildForkedWhileOthersAreInsideTheirCallsWorks) {
-  if (const std::string reason = no_threads_in_children(); !reason.empty()) GTEST_SKIP() << reason;
-  std::atomic<bool> stop{false};
-  std::atomic<int> incomplete{0};
-  std::vector<std::thread> callers;
-  for (int c = 0; c < 2; ++c)
-    callers.emplace_back([&] {
-      while (!stop) {
-        Tally tally(3, 40);
-        if (!tally.run()) ++incomplete;
-      }
-    });
-  int failed = 0;
-  for (int i = 0; i < 30; ++i)
-    if (!in_child([] {
-          // Static: no allocation in the child, where a sanitizer's allocator may be held by a
-          // thread that is gone.
-          static std::atomic<int> ran[100];
-          run_shares(
-              3, 100, [](void*, int, std::int64_t share) noexcept { ++ran[share]; }, nullptr);
-          for (const auto& times : ran)
-            if (times != 1) return false;
-          return true;
-        }))
-      ++failed;
-  stop = true;
-  for (std::thread& t : callers) t.join();
-  EXPECT_EQ(failed, 0);
-  EXPECT_EQ(incomplete, 0);
-}
-
-TEST(Threads, AChildForkedInsideAShareCanCall) {
-  std::atomic<int> failed{0};
-  run_shares(
-      2, 4,
-      [](void* context, int, std::int64_t) noexcept {
-        if (!in_child([] { return Tally(3, 50).run(); }))
-          ++*static_cast<std::atomic<int>*>(context);
-      },
-      &failed);
-  EXPECT_EQ(failed, 0);
-}
-
-TEST(Threads, WithoutMoreThreadsTheCallerDoesItAlone) {
-  if (const std::string reason = no_threads_in_children(); !reason.empty()) GTEST_SKIP() << reason;
-  EXPECT_TRUE(in_child([] {
-    const rlimit none = {0, 0};
-    if (setrlimit(RLIMIT_NPROC, &none) != 0) return false;
-    if (geteuid() == 0 && setuid(65534) != 0) return false;  // root is above the limit
-    Tally tally(4, 100);
-    return tally.run() && tally.plain[0] == 100;
-  }));
-}
-
 TEST(BugCases, A9_3_WorkersUseTheCallersCpusAndTheCallersMaskIsLeftAlone) {
   struct Seen {
     std::atomic<int> begun{0}, other{0};
@@ -402,27 +243,5 @@ TEST(BugCases, A9_3_WorkersUseTheCallersCpusAndTheCallersMaskIsLeftAlone) {
       .join();
 }
 
-TEST(Threads, AProcessMayExitFromInsideAShareAndUnderAnothersCall) {
-#if !defined(FT_TSAN)
-  if (const std::string reason = no_threads_in_children(); !reason.empty()) GTEST_SKIP() << reason;
-#endif
-  GTEST_FLAG_SET(death_test_style,
-                 "threadsafe");  // a process of its own, not a forked copy of this one
-  EXPECT_EXIT(
-      {
-        static std::atomic<int> begun{0};
-        run_shares(
-            2, 2,
-            [](void*, int, std::int64_t share) noexcept {
-              ++begun;
-              while (begun < 2) sched_yield();
-              if (share == 1) exit(0);
-              for (;;) pause();
-            },
-            nullptr);
-      },
-      testing::ExitedWithCode(0), "");
-}
-
 }  // namespace
-}  // namespace flashtile
+}  // namespace flashtile::testing

@@ -1,7 +1,7 @@
 // How large the error of an output may be: the bounds of docs/numerics.md as one function.
 //
-// The bounds are stated for normal data (q, k, v ~ N(0, 1), scale 1/√D, 1024 keys) and 1024 rows of 64 elements or more, in O and V.
-// Measures of the data at hand carry them over to anything else.
+// The bounds are stated for normal data (q, k, v ~ N(0, 1), scale 1/√D, 1024 keys) and 1024 rows of 64 elements or
+// more, in O and V. Measures of the data at hand carry them over to anything else.
 #pragma once
 
 #include <cmath>
@@ -33,9 +33,9 @@ inline double normal_growth(double head_dim) {
   return (d + 1) / 2 + (d + 1) * (2 * d + 1) / (6 * d) + 2;
 }
 
-/// Relative rms error that fp32 arithmetic may show. Two independent parts: the logits, whose roundings are proportional
-/// to the numbers above; and all the rest (exp2, sums, division). Measured and rounded up: 3.8e-7 at D = 64 and 4.7e-7 at
-/// D = 128. The unit that follows, 3.8e-8, is close to 2^-24 / √3, the deviation of a rounding.
+/// Relative rms error that fp32 arithmetic may show. Two independent parts: the logits, whose roundings are
+/// proportional to the numbers above; and all the rest (exp2, sums, division). Measured and rounded up: 3.8e-7 at D =
+/// 64 and 4.7e-7 at D = 128. The unit that follows, 3.8e-8, is close to 2^-24 / √3, the deviation of a rounding.
 inline double fp32_bound(double head_dim, double growth = 1) {
   constexpr double k64 = 3.8e-7 * 3.8e-7, k128 = 4.7e-7 * 4.7e-7;
   const double unit_squared = (k128 - k64) / (normal_growth(128) - normal_growth(64));
@@ -57,8 +57,8 @@ inline double bound(const Accuracy& a) {
   // fp64 does the same operations with 29 more bits; 1e-15 is the documented bound up to D = 150 or so.
   if (a.inputs == DType::f64) return std::fmax(1e-15 * strain, arithmetic * 0x1p-29);
   const bool rounds = a.output == DType::f16 || a.output == DType::bf16;
-  // fp32 inputs are at least as exact in the amx family: three bf16 terms. For 16-bit inputs of the fma family the weights
-  // stay fp32, so that rounding the output is nearly all.
+  // fp32 inputs are at least as exact in the amx family: three bf16 terms. For 16-bit inputs of the fma family the
+  // weights stay fp32, so that rounding the output is nearly all.
   if (a.inputs == DType::f32 || a.family == Family::fma)
     return std::hypot(arithmetic, rounds ? 1.02 * a.rounding_output : 0);
   // amx rounds the weights too: by as much as the output for bf16, 1.45² = 1 + 1.05²; to two terms of bf16, which is

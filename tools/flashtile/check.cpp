@@ -197,8 +197,8 @@ class Checker {
     }
   }
 
-  /// rms of the numbers that are rounded on the way to this row's logits, where its weights are, as a multiple of normal
-  /// data's (normal_growth).
+  /// rms of the numbers that are rounded on the way to this row's logits, where its weights are, as a multiple of
+  /// normal data's (normal_growth).
   double growth(const Sequence& s, Index head, Index i, const reference::Row<Real>& exact) const {
     double sum = 0;
     const Index kv_head = s.keys == 0 ? 0 : head / p_.group(), row = s.first_query + i;

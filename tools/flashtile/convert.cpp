@@ -9,9 +9,9 @@
 namespace flashtile::cli {
 namespace {
 
-/// fp32 nearest to x, except that an inexact result gets an odd last bit: rounding it once more, to a type with at least
-/// two bits less, gives what rounding x at once would have given. Boldo, Melquiond: "Emulation of a FMA and correctly
-/// rounded sums", IEEE Trans. Computers 57(4), 2008.
+/// fp32 nearest to x, except that an inexact result gets an odd last bit: rounding it once more, to a type with at
+/// least two bits less, gives what rounding x at once would have given. Boldo, Melquiond: "Emulation of a FMA and
+/// correctly rounded sums", IEEE Trans. Computers 57(4), 2008.
 float to_odd(double x) {
   float y = static_cast<float>(x);
   if (std::isnan(x) || std::isinf(y) || static_cast<double>(y) == x) return y;

@@ -22,7 +22,8 @@ std::size_t characters(std::string_view text) {  // of UTF-8
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
-/// The words of a text in lines of at most 78 characters; the first line goes on at column `indent`, all others start there.
+/// The words of a text in lines of at most 78 characters; the first line goes on at column `indent`, all others start
+/// there.
 void print_wrapped(std::string_view text, std::size_t indent) {
   constexpr std::size_t kWidth = 78;
   std::size_t column = indent;

@@ -1,8 +1,8 @@
-// The bit-exact proof. With scale = ln 2 the factor c = fl(scale · log2 e) is exactly 1, so that the weight of a logit s
-// is 2^s. Take integer logits whose powers of two sum to a power of two, and small integers for V: then every product,
-// every sum, every power and the division is exact, and the answer is a rational number that integer arithmetic gives.
-// An algorithm that is right in exact arithmetic must return just its bits, whatever its tiles, their order, the order of
-// keys, the workers and the instruction set; one that drops, repeats or misplaces a tile cannot.
+// The bit-exact proof. With scale = ln 2 the factor c = fl(scale · log2 e) is exactly 1, so that the weight of a logit
+// s is 2^s. Take integer logits whose powers of two sum to a power of two, and small integers for V: then every
+// product, every sum, every power and the division is exact, and the answer is a rational number that integer
+// arithmetic gives. An algorithm that is right in exact arithmetic must return just its bits, whatever its tiles, their
+// order, the order of keys, the workers and the instruction set; one that drops, repeats or misplaces a tile cannot.
 #include <fmt/format.h>
 
 #include <algorithm>

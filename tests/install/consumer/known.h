@@ -1,7 +1,7 @@
 // One small problem with a known answer, for every program of this folder; C and C++.
 //
-// Two queries, two keys, one head, D = Dv = 2, causal, scale ln 3. Query 0 sees key 0 alone: v0, LSE ln 3. Query 1 has the
-// logits 0 and ln 3: weights 1/4 and 3/4, v0/4 + 3·v1/4, LSE ln 4.
+// Two queries, two keys, one head, D = Dv = 2, causal, scale ln 3. Query 0 sees key 0 alone: v0, LSE ln 3. Query 1 has
+// the logits 0 and ln 3: weights 1/4 and 3/4, v0/4 + 3·v1/4, LSE ln 4.
 #ifndef KNOWN_H_
 #define KNOWN_H_
 

@@ -1,8 +1,8 @@
 // How the file formats report what they refuse: one exception, one line that names the file, the field, what it was
 // and what is allowed: "qkv.npz[q]: descr = '<u4'; expected one of '<f8' …".
 //
-// Text that comes out of a file is shown only through in_quotes(): a hostile name can neither break the line, nor fill the
-// screen, nor send escape sequences to a terminal.
+// Text that comes out of a file is shown only through in_quotes(): a hostile name can neither break the line, nor fill
+// the screen, nor send escape sequences to a terminal.
 #pragma once
 
 #include <stdexcept>

@@ -4,8 +4,8 @@
 //   \x93 N U M P Y  major minor  length (2 or 4 bytes)  {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } … \n
 //
 // Read: fp64, fp32, fp16, bool, int32, int64 in either byte order (big-endian is swapped), and bf16. NumPy has no bf16:
-// ml_dtypes writes it as '<V2', which NumPy turns into '|V2'; two bytes without a meaning are therefore taken as bf16, and
-// so is the name 'bfloat16'. Fortran order becomes strides; nothing is transposed.
+// ml_dtypes writes it as '<V2', which NumPy turns into '|V2'; two bytes without a meaning are therefore taken as bf16,
+// and so is the name 'bfloat16'. Fortran order becomes strides; nothing is transposed.
 // The dictionary is read by a strict parser: the three keys, each once, and nothing that Python would have to evaluate.
 // The elements must fill the rest of the stream exactly.
 #pragma once

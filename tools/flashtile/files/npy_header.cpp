@@ -55,8 +55,8 @@ class Parser {
 
  private:
   [[noreturn]] void bad(std::string_view allowed) const {
-    refuse(where_, fmt::format("header at byte {}", at_), at_ < text_.size() ? in_quotes(text_.substr(at_, 16)) : "its end",
-           allowed);
+    refuse(where_, fmt::format("header at byte {}", at_),
+           at_ < text_.size() ? in_quotes(text_.substr(at_, 16)) : "its end", allowed);
   }
   void skip_space() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;

@@ -191,7 +191,9 @@ class SafetensorsFile final : public Container {
   }
 
  private:
-  std::string where(const SafetensorsEntry& t) const { return fmt::format("{}[{}]", source_.where(), in_quotes(t.name)); }
+  std::string where(const SafetensorsEntry& t) const {
+    return fmt::format("{}[{}]", source_.where(), in_quotes(t.name));
+  }
 
   Source source_;
   std::uint64_t data_ = 0;  // offset of the data
@@ -209,8 +211,9 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
 }
 
 int safetensors_rank(DType t) noexcept {
-  return static_cast<int>(std::find_if(std::begin(kWords), std::end(kWords), [t](const Word& w) { return w.dtype == t; }) -
-                          std::begin(kWords));
+  return static_cast<int>(
+      std::find_if(std::begin(kWords), std::end(kWords), [t](const Word& w) { return w.dtype == t; }) -
+      std::begin(kWords));
 }
 
 const char* safetensors_word(DType t) noexcept { return kWords[safetensors_rank(t)].text; }

@@ -3,9 +3,9 @@
 //   length (8 bytes) │ {"__metadata__": {…}, "q": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …} │ data
 //
 // Always, once parsed: names are plain and unique; every key of a tensor stands there once and no other; the ranges lie
-// inside the data and, sorted, follow each other without hole or overlap to the end of the file; the range of a dtype that
-// we read has just the size that dtype and shape imply. Tensors of other dtypes are kept in the list (a file may hold int8
-// weights beside what is asked for) and refused when they are asked for.
+// inside the data and, sorted, follow each other without hole or overlap to the end of the file; the range of a dtype
+// that we read has just the size that dtype and shape imply. Tensors of other dtypes are kept in the list (a file may
+// hold int8 weights beside what is asked for) and refused when they are asked for.
 // Parsing needs memory in proportion to the header alone; JSON deeper than the format is refused at once.
 #pragma once
 

@@ -120,7 +120,8 @@ void check_record(const Source& source, std::string_view record, const std::stri
     refuse(source.where(), "entry name", in_quotes(name), "plain UTF-8, relative, without '..' and '\\'");
   const std::string where = fmt::format("{}[{}]", source.where(), in_quotes(name));
   constexpr std::uint16_t kRefused = kEncrypted | kPatched | kStrongEncryption | kMaskedDirectory;
-  if (u16(record, 8) & kRefused) refuse(where, "flags", fmt::format("{:#06x}", u16(record, 8)), "no encryption, no patch");
+  if (u16(record, 8) & kRefused)
+    refuse(where, "flags", fmt::format("{:#06x}", u16(record, 8)), "no encryption, no patch");
   if (u16(record, 34) != 0) refuse(where, "disk", fmt::to_string(u16(record, 34)), "0");
 }
 
@@ -157,7 +158,8 @@ std::vector<ZipEntry> read_zip_directory(const Source& source) {
   std::string_view rest = text;
   while (!rest.empty()) {
     if (rest.size() < kDirectoryRecordSize || u32(rest, 0) != kDirectoryRecord)
-      refuse(source.where(), "central directory", fmt::format("broken after {} entries", entries.size()), "whole records");
+      refuse(source.where(), "central directory", fmt::format("broken after {} entries", entries.size()),
+             "whole records");
     const std::size_t name_size = u16(rest, 28), extra_size = u16(rest, 30), comment_size = u16(rest, 32);
     const std::size_t record_size = kDirectoryRecordSize + name_size + extra_size + comment_size;
     if (rest.size() < record_size)

@@ -6,8 +6,9 @@
 //
 // Two readings of one file are the classic trap, so only files with one reading are taken: the directory ends where the
 // end record begins and holds exactly the records that are counted; local headers repeat what the directory says;
-// entries do not overlap; names are unique. Nothing is unpacked here, and nothing is ever written under an entry's name.
-// Refused by name: encryption, several disks, names that are absolute, contain ".." or "\", or are not plain UTF-8.
+// entries do not overlap; names are unique. Nothing is unpacked here, and nothing is ever written under an entry's
+// name. Refused by name: encryption, several disks, names that are absolute, contain ".." or "\", or are not plain
+// UTF-8.
 #pragma once
 
 #include <cstdint>
