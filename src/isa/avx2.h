@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "problem/inline.h"
+#include "problem/number.h"
 
 namespace flashtile {
 namespace {
@@ -16,8 +16,28 @@ struct Avx2F32 {
   __m256 v;
 
   FT_INLINE static Avx2F32 load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  FT_INLINE static Avx2F32 load(const bf16* p) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
+  }
+  FT_INLINE static Avx2F32 load(const f16* p) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+  }
   FT_INLINE static Avx2F32 broadcast(float x) { return {_mm256_set1_ps(x)}; }
   FT_INLINE void store(float* p) const { _mm256_storeu_ps(p, v); }
+  FT_INLINE void store(bf16* p) const {  // to nearest even; a NaN stays one, whatever is cut off
+    const __m256i bits = _mm256_castps_si256(v), one = _mm256_set1_epi32(1);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), one);
+    const __m256i up = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    const __m256i kept = _mm256_srli_epi32(_mm256_blendv_epi8(up, quiet, is_nan), 16);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                     _mm_packus_epi32(_mm256_castsi256_si128(kept), _mm256_extracti128_si256(kept, 1)));
+  }
+  FT_INLINE void store(f16* p) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
 
   FT_INLINE friend Avx2F32 operator+(Avx2F32 a, Avx2F32 b) { return {_mm256_add_ps(a.v, b.v)}; }
   FT_INLINE friend Avx2F32 operator-(Avx2F32 a, Avx2F32 b) { return {_mm256_sub_ps(a.v, b.v)}; }
@@ -44,6 +64,15 @@ struct Avx2F32 {
   FT_INLINE static Mask both(Mask a, Mask b) { return _mm256_and_ps(a, b); }
   FT_INLINE static Mask either(Mask a, Mask b) { return _mm256_or_ps(a, b); }
   FT_INLINE static bool any(Mask m) { return _mm256_movemask_ps(m) != 0; }
+  FT_INLINE static bool all(Mask m) { return _mm256_movemask_ps(m) == 0xff; }
+
+  // unpack zips within halves of a register; the halves then change places.
+  FT_INLINE friend Avx2F32 zip_low(Avx2F32 a, Avx2F32 b) {
+    return {_mm256_permute2f128_ps(_mm256_unpacklo_ps(a.v, b.v), _mm256_unpackhi_ps(a.v, b.v), 0x20)};
+  }
+  FT_INLINE friend Avx2F32 zip_high(Avx2F32 a, Avx2F32 b) {
+    return {_mm256_permute2f128_ps(_mm256_unpacklo_ps(a.v, b.v), _mm256_unpackhi_ps(a.v, b.v), 0x31)};
+  }
 };
 
 struct Avx2F64 {
@@ -82,6 +111,14 @@ struct Avx2F64 {
   FT_INLINE static Mask both(Mask a, Mask b) { return _mm256_and_pd(a, b); }
   FT_INLINE static Mask either(Mask a, Mask b) { return _mm256_or_pd(a, b); }
   FT_INLINE static bool any(Mask m) { return _mm256_movemask_pd(m) != 0; }
+  FT_INLINE static bool all(Mask m) { return _mm256_movemask_pd(m) == 0xf; }
+
+  FT_INLINE friend Avx2F64 zip_low(Avx2F64 a, Avx2F64 b) {
+    return {_mm256_permute2f128_pd(_mm256_unpacklo_pd(a.v, b.v), _mm256_unpackhi_pd(a.v, b.v), 0x20)};
+  }
+  FT_INLINE friend Avx2F64 zip_high(Avx2F64 a, Avx2F64 b) {
+    return {_mm256_permute2f128_pd(_mm256_unpacklo_pd(a.v, b.v), _mm256_unpackhi_pd(a.v, b.v), 0x31)};
+  }
 };
 
 struct Avx2 {

@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "problem/inline.h"
+#include "problem/number.h"
 
 namespace flashtile {
 namespace {
@@ -16,8 +16,26 @@ struct Avx512F32 {
   __m512 v;
 
   FT_INLINE static Avx512F32 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  FT_INLINE static Avx512F32 load(const bf16* p) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+  }
+  FT_INLINE static Avx512F32 load(const f16* p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  }
   FT_INLINE static Avx512F32 broadcast(float x) { return {_mm512_set1_ps(x)}; }
   FT_INLINE void store(float* p) const { _mm512_storeu_ps(p, v); }
+  FT_INLINE void store(bf16* p) const {  // to nearest even; a NaN stays one, whatever is cut off
+    const __m512i bits = _mm512_castps_si512(v), one = _mm512_set1_epi32(1);
+    const __m512i odd = _mm512_and_epi32(_mm512_srli_epi32(bits, 16), one);
+    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    const __m512i quiet = _mm512_or_epi32(bits, _mm512_set1_epi32(0x400000));
+    const __m512i kept = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), up, quiet);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16)));
+  }
+  FT_INLINE void store(f16* p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
 
   FT_INLINE friend Avx512F32 operator+(Avx512F32 a, Avx512F32 b) { return {_mm512_add_ps(a.v, b.v)}; }
   FT_INLINE friend Avx512F32 operator-(Avx512F32 a, Avx512F32 b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -42,6 +60,16 @@ struct Avx512F32 {
   FT_INLINE static Mask both(Mask a, Mask b) { return static_cast<Mask>(a & b); }
   FT_INLINE static Mask either(Mask a, Mask b) { return static_cast<Mask>(a | b); }
   FT_INLINE static bool any(Mask m) { return m != 0; }
+  FT_INLINE static bool all(Mask m) { return m == 0xffff; }
+
+  FT_INLINE friend Avx512F32 zip_low(Avx512F32 a, Avx512F32 b) {
+    const __m512i order = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    return {_mm512_permutex2var_ps(a.v, order, b.v)};
+  }
+  FT_INLINE friend Avx512F32 zip_high(Avx512F32 a, Avx512F32 b) {
+    const __m512i order = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    return {_mm512_permutex2var_ps(a.v, order, b.v)};
+  }
 };
 
 struct Avx512F64 {
@@ -78,6 +106,14 @@ struct Avx512F64 {
   FT_INLINE static Mask both(Mask a, Mask b) { return static_cast<Mask>(a & b); }
   FT_INLINE static Mask either(Mask a, Mask b) { return static_cast<Mask>(a | b); }
   FT_INLINE static bool any(Mask m) { return m != 0; }
+  FT_INLINE static bool all(Mask m) { return m == 0xff; }
+
+  FT_INLINE friend Avx512F64 zip_low(Avx512F64 a, Avx512F64 b) {
+    return {_mm512_permutex2var_pd(a.v, _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), b.v)};
+  }
+  FT_INLINE friend Avx512F64 zip_high(Avx512F64 a, Avx512F64 b) {
+    return {_mm512_permutex2var_pd(a.v, _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15), b.v)};
+  }
 };
 
 struct Avx512 {

@@ -3,7 +3,7 @@
 
 #include <arm_neon.h>
 
-#include "problem/inline.h"
+#include "problem/number.h"
 
 namespace flashtile {
 namespace {
@@ -16,8 +16,23 @@ struct NeonF32 {
   float32x4_t v;
 
   FT_INLINE static NeonF32 load(const float* p) { return {vld1q_f32(p)}; }
+  FT_INLINE static NeonF32 load(const bf16* p) {
+    return {vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(reinterpret_cast<const std::uint16_t*>(p))), 16))};
+  }
+  FT_INLINE static NeonF32 load(const f16* p) {
+    return {vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(reinterpret_cast<const std::uint16_t*>(p))))};
+  }
   FT_INLINE static NeonF32 broadcast(float x) { return {vdupq_n_f32(x)}; }
   FT_INLINE void store(float* p) const { vst1q_f32(p, v); }
+  FT_INLINE void store(bf16* p) const {  // to nearest even; a NaN stays one, whatever is cut off
+    const uint32x4_t bits = vreinterpretq_u32_f32(v), odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+    const uint32x4_t up = vaddq_u32(vaddq_u32(bits, vdupq_n_u32(0x7fff)), odd);
+    const uint32x4_t kept = vbslq_u32(vceqq_f32(v, v), up, vorrq_u32(bits, vdupq_n_u32(0x400000)));
+    vst1_u16(reinterpret_cast<std::uint16_t*>(p), vshrn_n_u32(kept, 16));
+  }
+  FT_INLINE void store(f16* p) const {
+    vst1_u16(reinterpret_cast<std::uint16_t*>(p), vreinterpret_u16_f16(vcvt_f16_f32(v)));
+  }
 
   FT_INLINE friend NeonF32 operator+(NeonF32 a, NeonF32 b) { return {vaddq_f32(a.v, b.v)}; }
   FT_INLINE friend NeonF32 operator-(NeonF32 a, NeonF32 b) { return {vsubq_f32(a.v, b.v)}; }
@@ -43,6 +58,10 @@ struct NeonF32 {
   FT_INLINE static Mask both(Mask a, Mask b) { return vandq_u32(a, b); }
   FT_INLINE static Mask either(Mask a, Mask b) { return vorrq_u32(a, b); }
   FT_INLINE static bool any(Mask m) { return vmaxvq_u32(m) != 0; }
+  FT_INLINE static bool all(Mask m) { return vminvq_u32(m) != 0; }
+
+  FT_INLINE friend NeonF32 zip_low(NeonF32 a, NeonF32 b) { return {vzip1q_f32(a.v, b.v)}; }
+  FT_INLINE friend NeonF32 zip_high(NeonF32 a, NeonF32 b) { return {vzip2q_f32(a.v, b.v)}; }
 };
 
 struct NeonF64 {
@@ -80,6 +99,10 @@ struct NeonF64 {
   FT_INLINE static Mask both(Mask a, Mask b) { return vandq_u64(a, b); }
   FT_INLINE static Mask either(Mask a, Mask b) { return vorrq_u64(a, b); }
   FT_INLINE static bool any(Mask m) { return vmaxvq_u32(vreinterpretq_u32_u64(m)) != 0; }
+  FT_INLINE static bool all(Mask m) { return vminvq_u32(vreinterpretq_u32_u64(m)) != 0; }
+
+  FT_INLINE friend NeonF64 zip_low(NeonF64 a, NeonF64 b) { return {vzip1q_f64(a.v, b.v)}; }
+  FT_INLINE friend NeonF64 zip_high(NeonF64 a, NeonF64 b) { return {vzip2q_f64(a.v, b.v)}; }
 };
 
 struct Neon {

@@ -1,10 +1,10 @@
-// The scalar instruction set: one lane. It defines what the vector types of the other headers must do, lane by lane;
-// isa.h lists the operations. `max_second(a, b)` is `a > b ? a : b`, as x86 defines it: b when either is a NaN.
+// The scalar instruction set: one lane. It defines what the vector types of the other headers must do, lane by lane, and
+// lists their operations. `max_second(a, b)` is `a > b ? a : b`, as x86 defines it: b when either is a NaN.
 #pragma once
 
 #include <cstdint>
 
-#include "problem/inline.h"
+#include "problem/number.h"
 
 namespace flashtile {
 namespace {
@@ -18,8 +18,12 @@ struct ScalarVector {
   T v;
 
   FT_INLINE static ScalarVector load(const T* p) { return {*p}; }
+  FT_INLINE static ScalarVector load(const bf16* p) requires(sizeof(T) == 4) { return {to_float(*p)}; }
+  FT_INLINE static ScalarVector load(const f16* p) requires(sizeof(T) == 4) { return {to_float(*p)}; }
   FT_INLINE static ScalarVector broadcast(T x) { return {x}; }
   FT_INLINE void store(T* p) const { *p = v; }
+  FT_INLINE void store(bf16* p) const requires(sizeof(T) == 4) { *p = to_bf16(v); }
+  FT_INLINE void store(f16* p) const requires(sizeof(T) == 4) { *p = to_f16(v); }
 
   FT_INLINE friend ScalarVector operator+(ScalarVector a, ScalarVector b) { return {a.v + b.v}; }
   FT_INLINE friend ScalarVector operator-(ScalarVector a, ScalarVector b) { return {a.v - b.v}; }
@@ -63,6 +67,11 @@ struct ScalarVector {
   FT_INLINE static Mask both(Mask a, Mask b) { return a && b; }
   FT_INLINE static Mask either(Mask a, Mask b) { return a || b; }
   FT_INLINE static bool any(Mask m) { return m; }
+  FT_INLINE static bool all(Mask m) { return m; }
+
+  /// Lanes of a and b alternating: a0 b0 a1 b1 … Its low and its high half; a vector of one lane has no halves.
+  FT_INLINE friend ScalarVector zip_low(ScalarVector a, ScalarVector) { return a; }
+  FT_INLINE friend ScalarVector zip_high(ScalarVector, ScalarVector b) { return b; }
 };
 
 struct Scalar {

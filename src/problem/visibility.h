@@ -19,6 +19,13 @@ struct KeyRange {
 FT_INLINE Index smaller(Index a, Index b) { return a < b ? a : b; }
 FT_INLINE Index larger(Index a, Index b) { return a > b ? a : b; }
 
+/// The smallest range that holds the keys of both.
+FT_INLINE KeyRange covering(KeyRange a, KeyRange b) {
+  if (a.empty()) return b;
+  if (b.empty()) return a;
+  return {smaller(a.begin, b.begin), larger(a.end, b.end)};
+}
+
 /// Key position visible from query position, by the window alone:  p_q − left ≤ p_k ≤ p_q + right.
 FT_INLINE bool visible(const Window& w, Index query_position, Index key_position) {
   return (w.left < 0 || key_position >= query_position - w.left) &&

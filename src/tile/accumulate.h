@@ -37,30 +37,33 @@ FT_INLINE void accumulate_registers(const T* weights, const T* values, Index wid
 }
 
 template <class Isa, class V, int kC, class T = typename V::Scalar>
-FT_INLINE void accumulate_columns(const T* weights, const T* values, Index width, int rows, Index begin, Index end,
+FT_INLINE void accumulate_columns(const T* weights, const T* values, Index width, int rows, const KeyRange* ranges,
                                   const T* shrink, bool first, T* out) {
   constexpr int R = Geometry<Isa>::kRows;
   int r = 0;
   const auto step = [&](auto n) {
-    accumulate_registers<V, decltype(n)::value, kC>(weights + r, values, width, begin, end, shrink + r, first,
-                                                    out + r * width);
-    r += decltype(n)::value;
+    constexpr int kR = decltype(n)::value;
+    KeyRange keys = ranges[r];
+    FT_UNROLL for (int i = 1; i < kR; ++i) keys = covering(keys, ranges[r + i]);
+    accumulate_registers<V, kR, kC>(weights + r, values, width, keys.begin, keys.end, shrink + r, first, out + r * width);
+    r += kR;
   };
   while (rows - r >= R) step(std::integral_constant<int, R>{});
   while (rows - r >= 2) step(std::integral_constant<int, 2>{});
   while (rows - r >= 1) step(std::integral_constant<int, 1>{});
 }
 
-/// Keys [begin, end) of a block into the first `rows` rows of O.
+/// A block into the first `rows` rows of O, row r over its keys ranges[r]: rows that share registers take the keys of all,
+/// which adds +0 for the others, and no more: under a causal mask work ends a few keys behind the diagonal.
 template <class Isa, class V, class T = typename V::Scalar>
-FT_INLINE void accumulate(const T* weights, const T* values, Index width, int rows, Index begin, Index end, const T* shrink,
+FT_INLINE void accumulate(const T* weights, const T* values, Index width, int rows, const KeyRange* ranges, const T* shrink,
                           bool first, T* out) {
   constexpr int C = Geometry<Isa>::kColumns, L = V::kLanes;
   Index d = 0;
   for (; d + C * L <= width; d += C * L)
-    accumulate_columns<Isa, V, C>(weights, values + d, width, rows, begin, end, shrink, first, out + d);
+    accumulate_columns<Isa, V, C>(weights, values + d, width, rows, ranges, shrink, first, out + d);
   for (; d < width; d += L)
-    accumulate_columns<Isa, V, 1>(weights, values + d, width, rows, begin, end, shrink, first, out + d);
+    accumulate_columns<Isa, V, 1>(weights, values + d, width, rows, ranges, shrink, first, out + d);
 }
 
 /// The same where V holds an Inf or NaN: hidden keys (weight −0, see softmax.h) are left out instead of multiplied by 0,

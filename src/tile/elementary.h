@@ -2,6 +2,8 @@
 // instruction set gives the same bits. No tables, no branches.
 #pragma once
 
+#include <cstddef>
+
 #include "problem/inline.h"
 #include "problem/polynomials.h"
 
@@ -24,6 +26,15 @@ struct Limits<V> {
   static constexpr double kEmpty = -0x1p1023;
   static constexpr double kInfinity = __builtin_inf();
 };
+
+/// Whether n numbers, a multiple of kLanes, are neither infinite nor NaN.
+template <class V, class T = typename V::Scalar>
+FT_INLINE bool all_finite(const T* x, std::ptrdiff_t n) {
+  const V most = V::broadcast(Limits<V>::kMax);
+  auto finite = less_equal(most, most);
+  for (std::ptrdiff_t i = 0; i < n; i += V::kLanes) finite = V::both(finite, less_equal(abs(V::load(x + i)), most));
+  return V::all(finite);
+}
 
 /// c₀ + c₁x + … by Horner's rule.
 template <class V, class T, int N>

@@ -6,6 +6,7 @@
 #include "isa/scalar.h"
 #include "tile/log.h"
 #include "tile/logit.h"
+#include "tile/pack.h"
 #include "tile/softmax.h"
 
 namespace flashtile {
@@ -14,23 +15,18 @@ namespace {
 template <class T>
 using ScalarLane = std::conditional_t<sizeof(T) == 4, Scalar::F32, Scalar::F64>;
 
-template <class T>
-FT_INLINE void store_number(void* data, DType dtype, Index at, T x) {
-  if constexpr (sizeof(T) == 8) {
-    static_cast<double*>(data)[at] = x;
-  } else {
-    if (dtype == DType::f32) static_cast<float*>(data)[at] = x;
-    else if (dtype == DType::bf16) static_cast<bf16*>(data)[at] = to_bf16(x);
-    else static_cast<f16*>(data)[at] = to_f16(x);
-  }
-}
-
 /// out ← fma(o · shrink, inverse, +0), converted; `o` is overwritten.
 template <class V, class T = typename V::Scalar>
 FT_INLINE void write_row(T* o, T shrink, T inverse, Index width, void* out, DType dtype, Index at, Index value_dim) {
   const V s = V::broadcast(shrink), inv = V::broadcast(inverse), zero = V::broadcast(0);
   for (Index d = 0; d < width; d += V::kLanes) fma(V::load(o + d) * s, inv, zero).store(o + d);
-  for (Index d = 0; d < value_dim; ++d) store_number<T>(out, dtype, at + d, o[d]);
+  with_storage<T>(dtype, [&](auto* type) {
+    using Stored = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
+    Stored* to = static_cast<Stored*>(out) + at;
+    Index d = 0;
+    for (; d + V::kLanes <= value_dim; d += V::kLanes) V::load(o + d).store(to + d);
+    for (; d < value_dim; ++d) ScalarLane<T>::load(o + d).store(to + d);
+  });
 }
 
 /// What is left of a row's state after the sink has joined.

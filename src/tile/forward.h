@@ -77,23 +77,25 @@ class Forward {
     seen_ = {s_->keys, 0};
     fill(scratch_.shift, kTileQueries, shift);
     const Index padded = (rows_ + kTileQueries - 1) / kTileQueries * kTileQueries;
-    products_.clear_queries(padded);
     fill(scratch_.factor, padded, T{0});
     fill(scratch_.total.out, rows_ * scratch_.width, T{0});
     start<V>(scratch_.total, static_cast<int>(padded));
     for (Index r0 = 0; r0 < rows_; r0 += kTileQueries) {
       const TileRows rows = tile_rows(r0);
+      Index at[kTileQueries];
+      fill(at, kTileQueries, kNoRow);
       for (int r = 0; r < rows.rows; ++r) {
         const Index i = rows.query(r), h = rows.head(r), row = s_->first_query + i;
         const KeyRange keys = s_->padding ? KeyRange{0, 0} : visible_keys(p_, t_, *s_, i);
         scratch_.visible[r0 + r] = keys;
         if (keys.empty()) continue;  // nothing of the row is read
         seen_ = {smaller(seen_.begin, keys.begin), larger(seen_.end, keys.end)};
-        products_.pack_query(t_.q, p_.q.at(s_->batch, row, h), r0, r);
+        at[r] = p_.q.at(s_->batch, row, h);
         T factor = constants_.factor;
         if (p_.row_scale.present) factor *= static_cast<const float*>(t_.row_scale)[p_.row_scale.at(s_->batch, row, h)];
         scratch_.factor[r0 + r] = factor;
       }
+      products_.pack_queries(t_.q, at, r0);
     }
   }
 
@@ -136,14 +138,16 @@ class Forward {
   /// sees any of them; then nothing was computed.
   bool logits(const TileRows& rows, Index r0, KeyRange block) {
     const int vectors = vectors_of(rows.rows);
-    KeyRange some{block.size(), 0}, all{0, block.size()};  // keys that some row sees; keys that all rows see
+    KeyRange some{0, 0}, all{0, block.size()};  // keys that some row sees; keys that all rows see
+    KeyRange seen[kTileQueries / kLanes] = {};  // keys that some row of a vector sees
     for (int r = 0; r < kTileQueries; ++r) {
       KeyRange keys = r < rows.rows ? scratch_.visible[r0 + r] : KeyRange{block.begin, block.end};
       keys = {smaller(larger(keys.begin, block.begin), block.end) - block.begin,
               larger(smaller(keys.end, block.end), block.begin) - block.begin};
-      scratch_.range_begin[r] = static_cast<T>(keys.begin), scratch_.range_end[r] = static_cast<T>(keys.end);
+      scratch_.ranges[r] = keys;
       if (r >= rows.rows) continue;
-      if (!keys.empty()) some = {smaller(some.begin, keys.begin), larger(some.end, keys.end)};
+      some = covering(some, keys);
+      seen[r / kLanes] = covering(seen[r / kLanes], keys);
       all = {larger(all.begin, keys.begin), smaller(all.end, keys.end)};
     }
     live_ = some;
@@ -160,7 +164,8 @@ class Forward {
     place(block);
     pack(block);
     T* s = scores_;
-    products_.score(place_, r0, scratch_.factor + r0, vectors, some.begin, some.end, s);
+    if (constants_.natural) fill(seen, vectors, some);  // a modifier meets no score that was not computed
+    products_.score(place_, r0, scratch_.factor + r0, vectors, seen, some.begin, some.end, s);
     if (p_.softcap > 0) apply_softcap<V>(s, vectors, some.begin, some.end, constants_.cap);
     if (constants_.natural) {
       static constexpr ScoreModifier kNone = {[](void*, const ScoreTile&) {}, nullptr, nullptr};
@@ -173,7 +178,7 @@ class Forward {
     if (p_.mask.present)
       apply_mask<V>(scratch_.mask, p_.mask.dtype == DType::boolean, s, vectors, some.begin, some.end, constants_.log2e);
     if (all.begin > some.begin || all.end < some.end)
-      hide_outside<V>(scratch_.range_begin, scratch_.range_end, s, vectors, some.begin, some.end);
+      hide_outside<V>(scratch_.ranges, s, vectors, some.begin, some.end);
     return true;
   }
 
@@ -207,7 +212,7 @@ class Forward {
         if constexpr (Products::kRoundsWeights)
           products_.round_weights(place_, scores_, rows.rows, live_.begin, live_.end, scratch_.shrink, nullptr);
       }
-      products_.accumulate(place_, scores_, rows.rows, live_.begin, live_.end, scratch_.shrink, first,
+      products_.accumulate(place_, scores_, rows.rows, scratch_.ranges, live_.begin, live_.end, scratch_.shrink, first,
                            scratch_.chunk);                                 // O ← 2^(m_old − m) O + P V
       first = false;
     }
@@ -244,9 +249,7 @@ class Forward {
       const Index b = s_->batch, i = rows.query(0), h = rows.head(0), row = s_->first_query + i, width = scratch_.width;
       const RowStates<T> state = scratch_.total.from(r, width);
       if (shift == 0) {
-        T overflow = 0;  // NaN when some o is not finite
-        for (Index d = 0; d < p_.value_dim; ++d) overflow += state.out[d] - state.out[d];
-        scratch_.redo[r] = overflow != 0 && *state.sum - *state.sum == 0;
+        scratch_.redo[r] = !all_finite<V>(state.out, width) && *state.sum - *state.sum == 0;
         again = again || scratch_.redo[r] != 0;
         if (scratch_.redo[r] != 0) continue;
       }

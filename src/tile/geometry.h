@@ -18,6 +18,10 @@ struct Geometry {
   static constexpr int kColumns = kMany ? 4 : 2;    // … times vectors of value dims
 };
 
+/// Keys of a panel: a line of the cache. The same for every instruction set, so that a panel once made serves all.
+template <class T>
+inline constexpr int kPanelKeys = 64 / sizeof(T);
+
 /// Value rows and O rows are padded to whole vectors of the widest instruction set: 64 bytes.
 template <class T>
 FT_INLINE constexpr Index padded_dim(Index value_dim) {

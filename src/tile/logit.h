@@ -158,10 +158,14 @@ FT_INLINE void apply_mask(const T* mask, bool boolean, T* scores, int vectors, I
 
 /// Selects −inf outside each row's own range of keys (relative to the block).
 template <class V, class T = typename V::Scalar>
-FT_INLINE void hide_outside(const T* range_begin, const T* range_end, T* scores, int vectors, Index begin, Index end) {
+FT_INLINE void hide_outside(const KeyRange* ranges, T* scores, int vectors, Index begin, Index end) {
   const V hidden = V::broadcast(-Limits<V>::kInfinity);
+  T first[kTileQueries], last[kTileQueries];
+  for (int r = 0; r < vectors * V::kLanes; ++r) {
+    first[r] = static_cast<T>(ranges[r].begin), last[r] = static_cast<T>(ranges[r].end);
+  }
   for (int r = 0; r < vectors; ++r) {
-    const V from = V::load(range_begin + r * V::kLanes), to = V::load(range_end + r * V::kLanes);
+    const V from = V::load(first + r * V::kLanes), to = V::load(last + r * V::kLanes);
     for (Index j = begin; j < end; ++j) {
       T* at = scores + j * kTileQueries + r * V::kLanes;
       const V key = V::broadcast(static_cast<T>(j));

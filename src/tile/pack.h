@@ -1,18 +1,22 @@
 // Storage → panels in the compute type (fp32, or fp64 for fp64), so that kernels never see strides, dtypes or ragged ends.
 //
-//   queries (48 rows)          keys of a block, G at a time          values of a block
-//     d0: q0 q1 … q47            d0: k0 … k(G−1)   d1: k0 …            k0: v0 v1 … padding 0
-//     d1: q0 q1 … q47            then the next G keys                  k1: v0 v1 … padding 0
+//   queries (48 rows)          keys of a block, a line at a time      values of a block
+//     d0: q0 q1 … q47            d0: k0 … k15    d1: k0 … k15 …         k0: v0 v1 … padding 0
+//     d1: q0 q1 … q47            then the next 16 keys                  k1: v0 v1 … padding 0
 //
 // Missing rows and keys are 0. A chunk is packed once per task and shared by all its query tiles and the heads of its
 // group. Packed panels also have no power-of-two strides, whose lines would fight for the same few places of a cache.
 #pragma once
 
 #include "problem/number.h"
+#include "tile/elementary.h"
 #include "tile/scratch.h"
 
 namespace flashtile {
 namespace {
+
+/// The place of a row that is missing.
+inline constexpr Index kNoRow = -1;
 
 /// Calls body with a typed null pointer of the dtype's storage type.
 template <class T, class Body>
@@ -26,52 +30,87 @@ FT_INLINE void with_storage(DType dtype, const Body& body) {
   }
 }
 
-/// One query row into lane `r` of a panel.
-template <class T>
-FT_INLINE void pack_query(const void* data, DType dtype, Index at, Index head_dim, Index r, T* panel) {
+/// The first n ≤ kLanes elements, then zeros. Nothing behind them is read.
+template <class V, class S>
+FT_INLINE V load_part(const S* from, Index n) {
+  if (n >= V::kLanes) return V::load(from);
+  typename V::Scalar part[V::kLanes] = {};
+  for (Index i = 0; i < n; ++i) part[i] = to_float(from[i]);
+  return V::load(part);
+}
+
+/// Rows become columns. Zipping the upper half of the rows with the lower one turns the bits of (row, lane) by one place;
+/// as often as there are bits, and they have changed sides.
+template <class V>
+FT_INLINE void transpose(V (&rows)[V::kLanes]) {
+  constexpr int L = V::kLanes, H = L / 2;
+  FT_UNROLL for (int stage = 1; stage < L; stage *= 2) {
+    V next[L];
+    FT_UNROLL for (int i = 0; i < H; ++i) {
+      next[2 * i] = zip_low(rows[i], rows[i + H]);
+      next[2 * i + 1] = zip_high(rows[i], rows[i + H]);
+    }
+    FT_UNROLL for (int i = 0; i < L; ++i) rows[i] = next[i];
+  }
+}
+
+/// `rows` rows (a multiple of kLanes), row r from element at[r] on, become columns of a panel of rows `stride` apart.
+template <class V, class S, class T = typename V::Scalar>
+FT_INLINE void pack_columns(const S* data, const Index* at, int rows, Index dim, Index stride, T* panel) {
+  constexpr int L = V::kLanes;
+  for (int r = 0; r < rows; r += L)
+    for (Index d = 0; d < dim; d += L) {
+      const Index n = smaller(L, dim - d);
+      V square[L];
+      FT_UNROLL for (int i = 0; i < L; ++i)
+        square[i] = at[r + i] == kNoRow ? V::broadcast(0) : load_part<V>(data + at[r + i] + d, n);
+      transpose(square);
+      T* to = panel + d * stride + r;
+      if (n == L) {
+        FT_UNROLL for (int i = 0; i < L; ++i) square[i].store(to + i * stride);
+      } else {
+        FT_UNROLL for (int i = 0; i < L; ++i) if (i < n) square[i].store(to + i * stride);
+      }
+    }
+}
+
+/// The queries of a tile; at[r] is the place of row r, kNoRow beyond the rows and for those that see nothing.
+template <class V, class T = typename V::Scalar>
+FT_INLINE void pack_queries(const void* data, DType dtype, const Index* at, Index head_dim, T* panel) {
   with_storage<T>(dtype, [&](auto* type) {
-    const auto* row = static_cast<decltype(type)>(data) + at;
-    for (Index d = 0; d < head_dim; ++d) panel[d * kTileQueries + r] = to_float(row[d]);
+    pack_columns<V>(static_cast<decltype(type)>(data), at, kTileQueries, head_dim, kTileQueries, panel);
   });
 }
 
-/// `n` keys, a row stride apart, into groups of kGroup keys; the last group is filled up with zeros.
-template <int kGroup, class T>
+/// `n` keys, a row stride apart, into panels; the last one is filled up with zeros.
+template <class V, class T = typename V::Scalar>
 FT_INLINE void pack_keys(const void* data, DType dtype, Index at, Index stride, Index n, Index head_dim, T* panel) {
+  constexpr int P = kPanelKeys<T>;
   with_storage<T>(dtype, [&](auto* type) {
-    const auto* first = static_cast<decltype(type)>(data) + at;
-    for (Index j = 0; j < n; j += kGroup) {
-      if (n - j >= kGroup) {
-        for (Index d = 0; d < head_dim; ++d)
-          FT_UNROLL for (int r = 0; r < kGroup; ++r) panel[d * kGroup + r] = to_float(first[(j + r) * stride + d]);
-      } else {
-        for (Index d = 0; d < head_dim; ++d)
-          for (int r = 0; r < kGroup; ++r) panel[d * kGroup + r] = j + r < n ? to_float(first[(j + r) * stride + d]) : 0;
-      }
-      panel += head_dim * kGroup;
+    for (Index j = 0; j < n; j += P, panel += P * head_dim) {
+      Index rows[P];
+      FT_UNROLL for (int r = 0; r < P; ++r) rows[r] = j + r < n ? at + (j + r) * stride : kNoRow;
+      pack_columns<V>(static_cast<decltype(type)>(data), rows, P, head_dim, P, panel);
     }
   });
 }
 
 /// `n` value rows; returns whether all of them are finite.
-template <class T>
+template <class V, class T = typename V::Scalar>
 FT_INLINE bool pack_values(const void* data, DType dtype, Index at, Index stride, Index n, Index value_dim, Index width,
                            T* panel) {
-  bool finite = true;
+  const V most = V::broadcast(Limits<V>::kMax);
+  auto finite = less_equal(most, most);
   with_storage<T>(dtype, [&](auto* type) {
     const auto* row = static_cast<decltype(type)>(data) + at;
-    for (Index j = 0; j < n; ++j, row += stride, panel += width) {
-      T largest = 0;  // x − x is 0 for finite x and NaN for the others; NaN stays
-      for (Index d = 0; d < value_dim; ++d) {
-        const T x = to_float(row[d]);
-        panel[d] = x;
-        largest += x - x;
+    for (Index j = 0; j < n; ++j, row += stride, panel += width)
+      for (Index d = 0; d < width; d += V::kLanes) {
+        const V x = d < value_dim ? load_part<V>(row + d, value_dim - d) : V::broadcast(0);
+        finite = V::both(finite, less_equal(abs(x), most));
+        x.store(panel + d);
       }
-      for (Index d = value_dim; d < width; ++d) panel[d] = 0;
-      finite = finite && largest == 0;
-    }
   });
-  return finite;
+  return V::all(finite);
 }
 
 }  // namespace

@@ -38,25 +38,26 @@ class FmaProducts {
   /// After a call into the caller's code.
   FT_INLINE void resume() const {}
 
-  FT_INLINE void clear_queries(Index rows_padded) { fill(queries_, rows_padded * p_.head_dim, T{0}); }
-  /// Row `r` of the tile that starts at row `r0` of the task.
-  FT_INLINE void pack_query(const void* q, Index at, Index r0, int r) {
-    flashtile::pack_query<T>(q, p_.q.dtype, at, p_.head_dim, r, queries_ + r0 * p_.head_dim);
+  /// The tile that starts at row `r0` of the task; at[r] is the place of its row r, or kNoRow.
+  FT_INLINE void pack_queries(const void* q, const Index* at, Index r0) {
+    flashtile::pack_queries<V>(q, p_.q.dtype, at, p_.head_dim, queries_ + r0 * p_.head_dim);
   }
   /// A block of `n` keys; returns whether its values are finite.
   FT_INLINE bool pack(BlockPlace b, const void* k, Index k_at, const void* v, Index v_at, Index n) {
-    pack_keys<Geometry<Isa>::kKeys>(k, p_.k.dtype, k_at, p_.k.row, n, p_.head_dim, keys(b));
-    return pack_values(v, p_.v.dtype, v_at, p_.v.row, n, p_.value_dim, width_, values(b));
+    pack_keys<V>(k, p_.k.dtype, k_at, p_.k.row, n, p_.head_dim, keys(b));
+    return pack_values<V>(v, p_.v.dtype, v_at, p_.v.row, n, p_.value_dim, width_, values(b));
   }
 
-  /// S of keys [begin, end) of a block.
-  FT_INLINE void score(BlockPlace b, Index r0, const T* factor, int vectors, Index begin, Index end, T* scores) const {
-    flashtile::score<Isa, V>(queries_ + r0 * p_.head_dim, keys(b), p_.head_dim, factor, vectors, begin, end, scores);
+  /// S of keys [begin, end) of a block, where the rows of vector c see seen[c] of it.
+  FT_INLINE void score(BlockPlace b, Index r0, const T* factor, int vectors, const KeyRange* seen, Index begin, Index end,
+                       T* scores) const {
+    flashtile::score<Isa, V>(queries_ + r0 * p_.head_dim, keys(b), p_.head_dim, factor, vectors, seen, begin, end, scores);
   }
-  /// O ← O · shrink + P V for keys [begin, end) of a block; `first` means that O is still 0 and not yet written.
-  FT_INLINE void accumulate(BlockPlace b, const T* weights, int rows, Index begin, Index end, const T* shrink, bool first,
-                            RowStates<T> chunk) const {
-    if (b.finite) flashtile::accumulate<Isa, V>(weights, values(b), width_, rows, begin, end, shrink, first, chunk.out);
+  /// O ← O · shrink + P V, row r over its keys ranges[r] of a block, which lie in [begin, end); `first` means that O is
+  /// still 0 and not yet written.
+  FT_INLINE void accumulate(BlockPlace b, const T* weights, int rows, const KeyRange* ranges, Index begin, Index end,
+                            const T* shrink, bool first, RowStates<T> chunk) const {
+    if (b.finite) flashtile::accumulate<Isa, V>(weights, values(b), width_, rows, ranges, shrink, first, chunk.out);
     else accumulate_visible<V>(weights, values(b), width_, rows, begin, end, shrink, first, chunk.out);
   }
   /// All blocks of a chunk are in: chunk.out is to hold O.

@@ -42,14 +42,15 @@ class AmxProducts {
   FT_INLINE Index lead(Index position) const { return position - floor_div(position, block_keys_) * block_keys_; }
   FT_INLINE void resume() const { Unit::resume(); }
 
-  FT_INLINE void clear_queries(Index rows_padded) {
-    fill(queries_, rows_padded * dim_groups_ * 32, std::uint16_t{0});
+  FT_INLINE void pack_queries(const void* q, const Index* at, Index r0) {
+    fill(queries_ + r0 * dim_groups_ * 32, kTileQueries * dim_groups_ * 32, std::uint16_t{0});
     fill(weights_, block_keys_ / 2 * kTileQueries, std::uint32_t{0});  // columns without a query stay 0
-  }
-  FT_INLINE void pack_query(const void* q, Index at, Index r0, int r) {
-    const bf16* row = static_cast<const bf16*>(q) + at;
-    std::uint16_t* tile = queries_ + (r0 + r / 16 * 16) * dim_groups_ * 32 + r % 16 * 2;
-    for (Index d = 0; d < p_.head_dim; ++d) tile[d / 32 * kTile + d % 32 / 2 * 32 + d % 2] = row[d].bits;
+    for (int r = 0; r < kTileQueries; ++r) {
+      if (at[r] == kNoRow) continue;
+      const bf16* row = static_cast<const bf16*>(q) + at[r];
+      std::uint16_t* tile = queries_ + (r0 + r / 16 * 16) * dim_groups_ * 32 + r % 16 * 2;
+      for (Index d = 0; d < p_.head_dim; ++d) tile[d / 32 * kTile + d % 32 / 2 * 32 + d % 2] = row[d].bits;
+    }
   }
   bool pack(BlockPlace b, const void* k, Index k_at, const void* v, Index v_at, Index n) {
     pack_block_keys(static_cast<const bf16*>(k) + k_at, b.lead, n, keys(b));
@@ -57,7 +58,7 @@ class AmxProducts {
   }
 
   /// S of keys [begin, end) of a block. Whole tiles are computed; what lies outside is not used.
-  FT_INLINE void score(BlockPlace b, Index r0, const float* factor, int vectors, Index begin, Index end,
+  FT_INLINE void score(BlockPlace b, Index r0, const float* factor, int vectors, const KeyRange*, Index begin, Index end,
                        float* scores) const {
     const Index first = (b.lead + begin) / 16, last = (b.lead + end + 15) / 16;
     multiply(keys(b) + first * dim_groups_ * kTile, dim_groups_, static_cast<int>(last - first),
@@ -96,7 +97,8 @@ class AmxProducts {
   }
 
   /// O ← O · shrink, then plus each group's P V.
-  FT_INLINE void accumulate(BlockPlace b, const float* weights, int rows, Index begin, Index end, const float* shrink,
+  FT_INLINE void accumulate(BlockPlace b, const float* weights, int rows, const KeyRange*, Index begin, Index end,
+                            const float* shrink,
                             bool first, RowStates<float>) const {
     if (!first) rescale(rows, shrink);
     if (!b.finite) return add_visible(b, weights, rows, begin, end, first);

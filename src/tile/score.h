@@ -13,7 +13,7 @@ FT_INLINE void score_registers(const T* q, const T* k, Index head_dim, const T* 
   constexpr int G = Geometry<Isa>::kKeys, L = V::kLanes;
   V sum[G][kQ];
   FT_UNROLL for (int r = 0; r < G; ++r) FT_UNROLL for (int c = 0; c < kQ; ++c) sum[r][c] = V::broadcast(0);
-  for (Index d = 0; d < head_dim; ++d, q += kTileQueries, k += G) {
+  for (Index d = 0; d < head_dim; ++d, q += kTileQueries, k += kPanelKeys<T>) {
     V query[kQ];
     FT_UNROLL for (int c = 0; c < kQ; ++c) query[c] = V::load(q + c * L);
     FT_UNROLL for (int r = 0; r < G; ++r) {
@@ -27,18 +27,22 @@ FT_INLINE void score_registers(const T* q, const T* k, Index head_dim, const T* 
   }
 }
 
-/// Keys [begin, end) of a block for `vectors` vectors of queries. Whole groups are computed; what lies outside is not used.
+/// Keys [begin, end) of a block for `vectors` vectors of queries, each for its own keys at least: seen[c] is what the rows
+/// of vector c see of the block. Whole groups are computed; scores that no row sees may be left as they were.
 template <class Isa, class V, class T = typename V::Scalar>
-FT_INLINE void score(const T* queries, const T* keys, Index head_dim, const T* factor, int vectors, Index begin, Index end,
-                     T* scores) {
+FT_INLINE void score(const T* queries, const T* keys, Index head_dim, const T* factor, int vectors, const KeyRange* seen,
+                     Index begin, Index end, T* scores) {
   constexpr int G = Geometry<Isa>::kKeys, Q = Geometry<Isa>::kQueryVectors, L = V::kLanes;
   for (Index j = begin / G * G; j < end; j += G) {
-    const T* k = keys + j * head_dim;
+    const auto unseen = [&](int c) { return seen[c].begin >= j + G || seen[c].end <= j; };
+    int c = 0, last = vectors;
+    while (c < last && unseen(c)) ++c;
+    while (c < last && unseen(last - 1)) --last;
+    const T* k = keys + j / kPanelKeys<T> * kPanelKeys<T> * head_dim + j % kPanelKeys<T>;
     T* s = scores + j * kTileQueries;
-    int c = 0;
-    for (; c + Q <= vectors; c += Q) score_registers<Isa, V, Q>(queries + c * L, k, head_dim, factor + c * L, s + c * L);
-    if (vectors - c == 2) score_registers<Isa, V, 2>(queries + c * L, k, head_dim, factor + c * L, s + c * L);
-    if (vectors - c == 1) score_registers<Isa, V, 1>(queries + c * L, k, head_dim, factor + c * L, s + c * L);
+    for (; c + Q <= last; c += Q) score_registers<Isa, V, Q>(queries + c * L, k, head_dim, factor + c * L, s + c * L);
+    if (last - c == 2) score_registers<Isa, V, 2>(queries + c * L, k, head_dim, factor + c * L, s + c * L);
+    if (last - c == 1) score_registers<Isa, V, 1>(queries + c * L, k, head_dim, factor + c * L, s + c * L);
   }
 }
 

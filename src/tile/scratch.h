@@ -63,7 +63,7 @@ struct Scratch {
   KeyRange* visible;             // (task rows)
   T* scores;                     // (block keys, 48): S, then P
   T* mask;                       // (block keys, 48): additive mask; null without one
-  T *range_begin, *range_end;    // (48): visible keys of a row, relative to the block
+  KeyRange* ranges;              // (48): visible keys of a row, relative to the block
   T *shift, *shrink;             // (48): see softmax.h
   std::uint8_t* packed;          // (blocks of a chunk): 0 not yet, 1 finite values, 2 with Inf or NaN
   std::uint8_t* redo;            // (task rows): unnormalised O overflowed
@@ -76,8 +76,7 @@ struct Scratch {
         visible(a.take<KeyRange>(shape.task_rows)),
         scores(a.take<T>((shape.block_keys + 8) * kTileQueries)),
         mask(p.mask.present ? a.take<T>(shape.block_keys * kTileQueries) : nullptr),
-        range_begin(a.take<T>(kTileQueries)),
-        range_end(a.take<T>(kTileQueries)),
+        ranges(a.take<KeyRange>(kTileQueries)),
         shift(a.take<T>(kTileQueries)),
         shrink(a.take<T>(kTileQueries)),
         packed(a.take<std::uint8_t>(kChunkKeys / 16)),
