@@ -138,7 +138,7 @@ class Comparison {
     for (Real x : want.logits)
       if (std::isfinite(narrow(x))) largest_logit = std::max(largest_logit, std::fabs(narrow(x)));
     const double w = narrow(want.largest_weight);
-    largest_.see(got(tensors_.largest_weight, p_.largest_weight, b, r, h), w, t_.weight * (1 + largest_logit) * w,
+    largest_.see(got(tensors_.largest_weight, p_.largest_weight, b, r, h), w, t_.weight * (1 + largest_logit) * w + 0x1p-125,
                  place(b, h, i));
     logit(entropy_, got(tensors_.entropy, p_.entropy, b, r, h), want.entropy, s, h, i, largest_logit);
     logit(mean_, got(tensors_.logit_mean, p_.logit_mean, b, r, h), want.logit_mean, s, h, i, largest_logit);
