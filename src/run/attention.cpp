@@ -79,6 +79,7 @@ void run_share(const Plan::Data& d, const Tensors& t, Index share, Index shares,
 
 Status fill_plan(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& out,
                  const Options& options, Plan::Data& d) noexcept {
+  const FloatEnvironment environment;  // 1/√D and scale · log2 e are rounded too
   FT_TRY(try_problem(q, k, v, out, options, d.problem));
   Isa cap = Isa::automatic;
   FT_TRY(environment_cap(cap));
