@@ -30,7 +30,8 @@ void expect_exact(const Setting& setting, Index keys, Index queries, std::uint64
   Case c({.batch = 2, .queries = queries, .keys = keys, .q_heads = 4, .kv_heads = 2, .head_dim = 5, .value_dim = 19},
          setting.dtype);
   c.options.isa = setting.isa, c.options.scale = std::log(2.0);  // natural logits of ln 2 times integers
-  c.options.arithmetic = setting.isa == Isa::amx || setting.isa == Isa::amx_emulated ? Arithmetic::automatic : Arithmetic::fma;
+  const bool amx = setting.isa == Isa::amx || setting.isa == Isa::amx_emulated;
+  c.options.arithmetic = amx ? Arithmetic::automatic : Arithmetic::fma;
   Random random(seed);
   c.q.fill_value(0), c.k.fill_normal(seed), c.v.fill([&] { return static_cast<double>(random.integer(-8, 8)); });
   for (Index b = 0; b < 2; ++b)
@@ -46,7 +47,8 @@ void expect_exact(const Setting& setting, Index keys, Index queries, std::uint64
       for (Index h = 0; h < 4; ++h) {
         for (Index d = 0; d < 19; ++d) {
           double sum = 0;  // exact: integers below 2^30 over 2^9
-          for (Index j = 0; j < keys; ++j) sum += std::ldexp(c.v.get(b, j, h / 2, d), static_cast<int>(c.k.get(b, j, h / 2, 3)));
+          for (Index j = 0; j < keys; ++j)
+            sum += std::ldexp(c.v.get(b, j, h / 2, d), static_cast<int>(c.k.get(b, j, h / 2, 3)));
           ASSERT_EQ(c.out.get(b, i, h, d), static_cast<double>(rounded(c.dtypes.out, sum / 64))) << keys << " keys";
         }
         const double lse = 6 * std::log(2.0);

@@ -21,7 +21,8 @@ constexpr Index kDims[][2] = {{1, 1},     {8, 8},     {16, 16},   {32, 32},   {4
                               {224, 224}, {256, 256}, {192, 128}, {16, 1},    {576, 512}, {1, 33},   {320, 256}};
 constexpr Index kHeads[][2] = {{1, 1}, {2, 2}, {4, 2}, {3, 1}, {6, 2}};
 const DTypes kTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
-                         {DType::bf16, DType::f16, DType::f16, DType::f32}, {DType::f32, DType::bf16, DType::f16, DType::f32}};
+                         {DType::bf16, DType::f16, DType::f16, DType::f32},
+                         {DType::f32, DType::bf16, DType::f16, DType::f32}};
 
 enum Factor { kSize, kDim, kHead, kType, kIsa, kCausal, kWindow, kSoftcap, kAlibi, kSink, kMask, kDropout, kLayout,
               kVarlen, kPosition, kRange, kScale, kThreads, kFactors };

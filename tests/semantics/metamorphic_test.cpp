@@ -11,7 +11,8 @@
 namespace flashtile::testing {
 namespace {
 
-constexpr Shape kShape = {.batch = 1, .queries = 30, .keys = 90, .q_heads = 2, .kv_heads = 1, .head_dim = 20, .value_dim = 18};
+constexpr Shape kShape = {
+    .batch = 1, .queries = 30, .keys = 90, .q_heads = 2, .kv_heads = 1, .head_dim = 20, .value_dim = 18};
 
 Case plain(const Setting& s, Index keys = kShape.keys) {
   Shape shape = kShape;

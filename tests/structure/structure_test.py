@@ -84,7 +84,7 @@ class Text(Case):
 
     def test_no_file_is_longer_than_400_lines(self):
         self.expect_none((f"{n}: {tree.text(n).count(chr(10))} lines" for n in tree.files
-                          if tree.text(n).count("\n") > self.MOST_LINES), "length of files")
+                          if not n.endswith(".toml") and tree.text(n).count("\n") > self.MOST_LINES), "length of files")
 
     def test_no_line_is_longer_than_125_characters(self):
         self.expect_none((f"{n}:{i}: {len(line)} characters" for n in tree.files
