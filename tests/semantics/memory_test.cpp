@@ -83,6 +83,16 @@ TEST(Memory, TheWorkspaceDoesNotGrowWithTheSquareOfTheSequence) {
   }
 }
 
+TEST(Memory, AnOutputOfTwoRowsInOnePlaceIsRefused) {
+  Case c({.batch = 1, .queries = 2, .keys = 3});
+  c.fill_normal(1), c.outputs = Outputs::out;
+  Tensor out = c.out.view();
+  out.stride[1] = 0;
+  const Status status = try_attention(c.q.view(), c.k.view(), c.v.view(), out, c.wired());
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(std::strstr(status.text, "out.stride[1] = 0 over 2 elements"), nullptr) << status.text;
+}
+
 TEST(Memory, AThreadWithASmallStackIsEnough) {
   FT_FOR_EACH_SETTING(s) {
     Case c({.batch = 1, .queries = 100, .keys = 700, .q_heads = 2, .head_dim = 96, .value_dim = 96}, s.dtype);
