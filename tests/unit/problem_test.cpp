@@ -3,10 +3,12 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "problem/problem.h"
-#include "support/case.h"
+#include "support/compare.h"
 
 namespace flashtile::testing {
 namespace {
@@ -101,6 +103,31 @@ TEST(Problem, PositionsReachTo2ToThe40) {
       EXPECT_EQ(at(sign * kLimit), "");
       EXPECT_NE(at(sign * (kLimit + 1)).find("[0] = "), std::string::npos);
     }
+}
+
+/// Also for rows whose own place is before the first key: begin − left must not pass the least integer.
+TEST(Problem, WindowsBeyondEveryPositionAreNoWindow) {
+  constexpr Index kMost = std::numeric_limits<Index>::max();
+  const Shape shape = {.queries = 6, .keys = 2, .head_dim = 2, .value_dim = 2};
+  for (const Window& window : {Window{kMost, -1}, Window{-1, kMost}, Window{kMost, kMost}}) {
+    Case wide(shape), plain(shape);
+    wide.fill_normal(2), plain.fill_normal(2);
+    wide.options.window = window;
+    EXPECT_TRUE(same_results(wide, plain)) << window.left << ", " << window.right;
+  }
+}
+
+TEST(Problem, AnOutputInThePlaceOfAnInputIsRefused) {
+  Case c({.queries = 3, .keys = 3, .head_dim = 4, .value_dim = 4});
+  c.fill_normal(3);
+  for (const Array* input : {&c.q, &c.k, &c.v}) {
+    const std::vector<double> before = input->values();
+    Tensor out = c.out.view();
+    out.data = input->view().data;
+    const Status status = try_attention(c.q.view(), c.k.view(), c.v.view(), out, {});
+    EXPECT_EQ(std::string(status.text).rfind("out.data", 0), 0u) << status.text;
+    EXPECT_EQ(input->values(), before);
+  }
 }
 
 }  // namespace
