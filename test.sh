@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 . .ci/common.sh
 jobs=$(nproc)
 
-# What an emulator has no say in: the host's threads, forks, affinity and files about the machine.
+# Not on emulated processors: the host's threads, forks, affinity and files about the machine.
 not_emulated='-Threads.*:Machine.*:Cgroup.*:A9_*.A9_3*:A9_*.A9_4*'
 
 # run_tests NAME COMMAND...: one GoogleTest program, a shard for each CPU; says how many tests passed, 0 is a failure.
@@ -60,11 +60,13 @@ phase_x86() {
     return
   fi
   build ci flashtile_core_test
-  local cpu
-  for cpu in Nehalem Haswell Haswell,-fma; do
-    # The emulator warns on each start about features that it lacks; nothing else is dropped.
+  local cpu filter
+  for cpu in Haswell Haswell,-fma Nehalem; do
+    # The last two run the scalar kernels, whose FMA is emulated twice there: choice and bits are what they can tell.
+    filter=$not_emulated
+    if [[ $cpu != Haswell ]]; then filter="Model.*:Dyadic*:Dispatch.*:CpuFeatures.*:FloatEnv*:Storage.*:A9_*$not_emulated"; fi
     FLASHTILE_TEST_GRID=small run_tests "qemu-x86_64 -cpu $cpu" qemu-x86_64 -cpu "$cpu" build/ci/flashtile_core_test \
-      --gtest_filter="$not_emulated"
+      --gtest_filter="$filter"
   done
 }
 

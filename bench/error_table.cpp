@@ -54,9 +54,14 @@ template <class Real>
 class Table {
  public:
   Table(DType dtype, Index dim, Index queries)
-      : dtype_(dtype), dim_(dim), queries_(queries), q_(normal_array(dtype, queries * kHeads * dim, 1)),
-        k_(normal_array(dtype, kKeys * kHeads * dim, 2)), v_(normal_array(dtype, kKeys * kHeads * dim, 3)),
-        out_(q_.size()), lse_(static_cast<std::size_t>(kHeads * queries) * sizeof(double)) {
+      : dtype_(dtype),
+        dim_(dim),
+        queries_(queries),
+        q_(normal_array(dtype, queries * kHeads * dim, 1)),
+        k_(normal_array(dtype, kKeys * kHeads * dim, 2)),
+        v_(normal_array(dtype, kKeys * kHeads * dim, 3)),
+        out_(q_.size()),
+        lse_(static_cast<std::size_t>(kHeads * queries) * sizeof(double)) {
     Problem p;
     if (!try_problem(q(), k(), v(), out(), options(), p).ok()) std::abort();
     const Tensors t = tensors_of(q(), k(), v(), out(), options());

@@ -13,17 +13,15 @@ double peak(long rounds) {
   // mark covers 16 rounds; all start differently, or the compiler would compute equal ones once.
   constexpr int kRows = 3, kColumns = Isa::kRegisters >= 32 ? 8 : 4, kSums = kRows * kColumns;
   V sum[kRows][kColumns];
-  FT_UNROLL for (int r = 0; r < kRows; ++r)
-    FT_UNROLL for (int c = 0; c < kColumns; ++c) sum[r][c] = V::broadcast(static_cast<float>(r * kColumns + c));
+  FT_UNROLL for (int r = 0; r < kRows; ++r) FT_UNROLL for (int c = 0; c < kColumns; ++c) sum[r][c] =
+      V::broadcast(static_cast<float>(r * kColumns + c));
   const V a = V::broadcast(1.0f), b = V::broadcast(0x1p-20f);
   for (long n = 0; n < rounds; ++n) {
-    FT_UNROLL for (int r = 0; r < kRows; ++r)
-      FT_UNROLL for (int c = 0; c < kColumns; ++c) sum[r][c] = fma(sum[r][c], a, b);
+    FT_UNROLL for (int r = 0; r < kRows; ++r) FT_UNROLL for (int c = 0; c < kColumns; ++c) sum[r][c] = fma(sum[r][c], a, b);
     asm volatile("");  // the compiler may not add the rounds up
   }
   V all = V::broadcast(0);
-  FT_UNROLL for (int r = 0; r < kRows; ++r)
-    FT_UNROLL for (int c = 0; c < kColumns; ++c) all = all + sum[r][c];
+  FT_UNROLL for (int r = 0; r < kRows; ++r) FT_UNROLL for (int c = 0; c < kColumns; ++c) all = all + sum[r][c];
   float kept[V::kLanes];
   all.store(kept);
   asm volatile("" : : "r"(kept) : "memory");  // the sums are wanted

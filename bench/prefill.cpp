@@ -20,9 +20,7 @@
 namespace flashtile::bench {
 namespace {
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct Work {
   const char* name;
@@ -70,12 +68,13 @@ double peak_rate(Peak peak, int threads, long rounds) {
     std::atomic<double> operations{0};
   } call{peak, rounds, {}};
   const double start = seconds();
-  run_shares(threads, threads,
-             [](void* context, int, std::int64_t) noexcept {
-               Call& c = *static_cast<Call*>(context);
-               c.operations.fetch_add(c.peak(c.rounds));
-             },
-             &call);
+  run_shares(
+      threads, threads,
+      [](void* context, int, std::int64_t) noexcept {
+        Call& c = *static_cast<Call*>(context);
+        c.operations.fetch_add(c.peak(c.rounds));
+      },
+      &call);
   return call.operations / (seconds() - start) * 1e-9;
 }
 
@@ -126,8 +125,7 @@ int main(int argc, char** argv) {
     else if (std::strcmp(argv[i], "--rounds") == 0) rounds = std::atoi(argv[i + 1]);
     else return std::fprintf(stderr, "flashtile_bench_prefill: %s; expected --threads or --rounds\n", argv[i]), 2;
   }
-  if (threads < 1 || rounds < 1)
-    return std::fprintf(stderr, "flashtile_bench_prefill: expected counts of 1 or more\n"), 2;
+  if (threads < 1 || rounds < 1) return std::fprintf(stderr, "flashtile_bench_prefill: expected counts of 1 or more\n"), 2;
   std::printf("%s, %d threads. GFLOP/s over visible pairs; peak: FMA from registers, same threads, alternating.\n\n",
               machine_report().cpu, threads);
   std::printf("| %-28s | %-7s | %7s | %7s | %7s | %7s | %7s |\n", "B×S×H×D", "isa", "best", "median", "peak", "best",

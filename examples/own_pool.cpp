@@ -67,7 +67,7 @@ int main() {
     if (std::memcmp(easy.data(), layer.out.data(), easy.size() * sizeof(float)) != 0) return 1;
   }
   std::printf("%s", flashtile::explain(plan).c_str());
-  std::printf("%d layers, %d shares on %d threads, %zu bytes of workspace: the bits of the easy call\n", kLayers,
-              kWorkers, kThreads, workspace.size());
+  std::printf("%d layers, %d shares on %d threads, %zu bytes of workspace: the bits of the easy call\n", kLayers, kWorkers,
+              kThreads, workspace.size());
   return 0;
 }

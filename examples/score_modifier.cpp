@@ -36,8 +36,8 @@ void modify(void* context, const flashtile::ScoreTile& tile) {
     }
 }
 
-flashtile::Coverage coverage(void* context, std::int64_t, std::int64_t, std::int64_t query_begin,
-                             std::int64_t query_end, std::int64_t key_begin, std::int64_t key_end) {
+flashtile::Coverage coverage(void* context, std::int64_t, std::int64_t, std::int64_t query_begin, std::int64_t query_end,
+                             std::int64_t key_begin, std::int64_t key_end) {
   const auto& documents = *static_cast<const Documents*>(context);
   const bool apart = key_end <= documents.begin[query_begin] || key_begin >= documents.end[query_end - 1];
   return apart ? flashtile::Coverage::empty : flashtile::Coverage::mixed;
@@ -48,13 +48,10 @@ flashtile::Coverage coverage(void* context, std::int64_t, std::int64_t, std::int
 int main() {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
-  std::vector<float> q(kLength * kHeads * kDim), k(q.size()), v(q.size()), out(q.size()), skipped(q.size()),
-      same(q.size());
+  std::vector<float> q(kLength * kHeads * kDim), k(q.size()), v(q.size()), out(q.size()), skipped(q.size()), same(q.size());
   for (auto* array : {&q, &k, &v})
     for (float& x : *array) x = normal(random);
-  const auto tensor = [](std::vector<float>& array) {
-    return flashtile::view(array.data(), {1, kLength, kHeads, kDim});
-  };
+  const auto tensor = [](std::vector<float>& array) { return flashtile::view(array.data(), {1, kLength, kHeads, kDim}); };
 
   Documents documents;
   for (const auto& [begin, end] : {std::pair{0, 150}, std::pair{150, 170}, std::pair{170, 600}})

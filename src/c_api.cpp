@@ -84,9 +84,9 @@ flashtile_status flashtile_attention(const flashtile_tensor* q, const flashtile_
   return report(status);
 }
 
-flashtile_status flashtile_plan_create(const flashtile_tensor* q, const flashtile_tensor* k,
-                                       const flashtile_tensor* v, const flashtile_tensor* out,
-                                       const flashtile_options* options, flashtile_plan** plan) noexcept {
+flashtile_status flashtile_plan_create(const flashtile_tensor* q, const flashtile_tensor* k, const flashtile_tensor* v,
+                                       const flashtile_tensor* out, const flashtile_options* options,
+                                       flashtile_plan** plan) noexcept {
   if (plan == nullptr) return report(refused_null("plan", "a place for the plan's pointer"));
   auto* made = new (std::nothrow) flashtile_plan;
   if (made == nullptr) {
@@ -97,10 +97,8 @@ flashtile_status flashtile_plan_create(const flashtile_tensor* q, const flashtil
   Call call;
   ft::Status status = read_call(q, k, v, out, options, call, made->modifier);
   if (status.ok()) status = ft::try_plan(call.q, call.k, call.v, call.out, call.options, made->plan);
-  if (status.ok())
-    *plan = made;
-  else
-    delete made;
+  if (status.ok()) *plan = made;
+  else delete made;
   return report(status);
 }
 
@@ -148,8 +146,7 @@ flashtile_status flashtile_plan_run(const flashtile_plan* plan, const flashtile_
   if (plan == nullptr) return report(refused_null("plan", "a plan of flashtile_plan_create"));
   if (arrays == nullptr) return report(refused_null("arrays", "a flashtile_arrays"));
   flashtile_arrays a;
-  if (const ft::Status status = take("arrays", *arrays, a, "sizeof(flashtile_arrays)"); !status.ok())
-    return report(status);
+  if (const ft::Status status = take("arrays", *arrays, a, "sizeof(flashtile_arrays)"); !status.ok()) return report(status);
   const ft::Tensors tensors = {a.q,          a.k,          a.v,
                                a.out,        a.mask,       a.alibi_slopes,
                                a.sinks,      a.row_scale,  a.key_begin,
@@ -188,8 +185,7 @@ int32_t flashtile_version_number(void) noexcept {
 
 flashtile_status flashtile_machine_report(flashtile_machine* machine) noexcept {
   if (machine == nullptr) return report(refused_null("machine", "a flashtile_machine"));
-  if (const ft::Status status = check_size("machine", machine->struct_size, "sizeof(flashtile_machine)");
-      !status.ok())
+  if (const ft::Status status = check_size("machine", machine->struct_size, "sizeof(flashtile_machine)"); !status.ok())
     return report(status);
   const ft::MachineReport m = ft::machine_report();
   flashtile_machine filled = {sizeof(flashtile_machine), {}, m.threads, m.affinity, m.cgroup_quota, m.l1, m.l2, m.l3};
@@ -204,8 +200,7 @@ int32_t flashtile_isa_reports(flashtile_isa_report* reports, size_t report_size,
   if (count > 0 && reports == nullptr) return report(refused_null("reports", "count reports, or count = 0")), -1;
   if (count > 0 && (report_size < sizeof(std::size_t) || report_size > kLargestStruct ||
                     report_size % alignof(flashtile_isa_report) != 0))
-    return report(refused("report_size", "", static_cast<long long>(report_size), "sizeof(flashtile_isa_report)")),
-           -1;
+    return report(refused("report_size", "", static_cast<long long>(report_size), "sizeof(flashtile_isa_report)")), -1;
   constexpr int kMost = 16;  // more than there are instruction sets
   ft::IsaReport found[kMost];
   const int n = ft::isa_reports(found, kMost);

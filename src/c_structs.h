@@ -18,8 +18,7 @@ static_assert(sizeof(Status::text) >= 200);
 static_assert(sizeof(void*) != 8 || offsetof(flashtile_options, score_modifier) + sizeof(flashtile_score_modifier) ==
                                         sizeof(flashtile_options),
               "trailing padding would become part of a later version's fields");
-static_assert(FLASHTILE_I64 == static_cast<int>(DType::i64) &&
-              FLASHTILE_TOP_LEFT == static_cast<int>(Alignment::top_left) &&
+static_assert(FLASHTILE_I64 == static_cast<int>(DType::i64) && FLASHTILE_TOP_LEFT == static_cast<int>(Alignment::top_left) &&
               FLASHTILE_AMX_FAMILY == static_cast<int>(Arithmetic::amx) &&
               FLASHTILE_MIXED == static_cast<int>(Coverage::mixed) &&
               FLASHTILE_AMX_EMULATED == static_cast<int>(Isa::amx_emulated) &&
@@ -158,15 +157,13 @@ inline Coverage coverage_c(void* context, std::int64_t batch, std::int64_t head,
 inline Status read_options(const flashtile_options* given, Options& to, flashtile_score_modifier& modifier) {
   if (given == nullptr) return {};
   flashtile_options from;
-  if (const Status status =
-          take("options", *given, from, "sizeof(flashtile_options), as FLASHTILE_OPTIONS_INIT sets it");
+  if (const Status status = take("options", *given, from, "sizeof(flashtile_options), as FLASHTILE_OPTIONS_INIT sets it");
       !status.ok())
     return status;
   if (from.alignment < FLASHTILE_BOTTOM_RIGHT || from.alignment > FLASHTILE_TOP_LEFT)
     return refused("alignment", "", from.alignment, "FLASHTILE_BOTTOM_RIGHT (0) or FLASHTILE_TOP_LEFT (1)");
   if (from.arithmetic < FLASHTILE_ARITHMETIC_AUTOMATIC || from.arithmetic > FLASHTILE_AMX_FAMILY)
-    return refused("arithmetic", "", from.arithmetic,
-                   "FLASHTILE_ARITHMETIC_AUTOMATIC (0) to FLASHTILE_AMX_FAMILY (2)");
+    return refused("arithmetic", "", from.arithmetic, "FLASHTILE_ARITHMETIC_AUTOMATIC (0) to FLASHTILE_AMX_FAMILY (2)");
   if (from.isa < FLASHTILE_ISA_AUTOMATIC || from.isa > FLASHTILE_AMX_EMULATED)
     return refused("isa", "", from.isa, "FLASHTILE_ISA_AUTOMATIC (0) to FLASHTILE_AMX_EMULATED (6)");
   to.causal = from.causal != 0;

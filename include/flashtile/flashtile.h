@@ -103,8 +103,8 @@ FLASHTILE_API std::size_t workspace_bytes(const Plan& plan, int n_workers) noexc
 /// Does share `worker` of `n_workers` of the work. Every share must be run once, by any threads, in any order, at once
 /// or one after another: no share waits for another. Allocates nothing, throws nothing, looks nothing up. All shares of
 /// one run get the same tensors and the same workspace of at least workspace_bytes(plan, n_workers) bytes.
-FLASHTILE_API Status run(const Plan& plan, const Tensors& tensors, void* workspace, std::size_t workspace_size,
-                         int worker, int n_workers) noexcept;
+FLASHTILE_API Status run(const Plan& plan, const Tensors& tensors, void* workspace, std::size_t workspace_size, int worker,
+                         int n_workers) noexcept;
 
 /// Writes, in words, what the plan would run and why. Returns the length without the final NUL; writes at most `size`
 /// bytes, NUL-terminated when size > 0 (like snprintf).

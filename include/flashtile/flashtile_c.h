@@ -114,8 +114,8 @@ typedef struct flashtile_score_modifier {
   void (*apply)(void* context, const flashtile_score_tile* tile);
   /// Optional. FLASHTILE_EMPTY: no key of the block is visible. FLASHTILE_FULL: all are and no score is changed.
   /// FLASHTILE_MIXED is always a right answer, and what any other number is taken for.
-  int32_t (*coverage)(void* context, int64_t batch, int64_t head, int64_t query_begin, int64_t query_end,
-                      int64_t key_begin, int64_t key_end);
+  int32_t (*coverage)(void* context, int64_t batch, int64_t head, int64_t query_begin, int64_t query_end, int64_t key_begin,
+                      int64_t key_end);
   void* context;  // must live as long as the call, or as long as the plan is run
 } flashtile_score_modifier;
 
@@ -184,8 +184,7 @@ extern "C" {
 #endif
 
 /// The same for languages without macros: struct_size bytes become neutral options of that size.
-FLASHTILE_API flashtile_status flashtile_options_init(flashtile_options* options,
-                                                      size_t struct_size) FLASHTILE_NOEXCEPT;
+FLASHTILE_API flashtile_status flashtile_options_init(flashtile_options* options, size_t struct_size) FLASHTILE_NOEXCEPT;
 
 // ---- the easy call
 // ---------------------------------------------------------------------------------------------------
@@ -261,10 +260,8 @@ FLASHTILE_API flashtile_status flashtile_plan_run(const flashtile_plan* plan, co
 /// length without the final NUL and write at most size bytes, NUL-terminated when size > 0; a NULL buffer with size 0
 /// asks for the length. A NULL plan gives 0 and an error text.
 FLASHTILE_API size_t flashtile_plan_explain(const flashtile_plan* plan, char* buffer, size_t size) FLASHTILE_NOEXCEPT;
-FLASHTILE_API size_t flashtile_plan_problem_line(const flashtile_plan* plan, char* buffer,
-                                                 size_t size) FLASHTILE_NOEXCEPT;
-FLASHTILE_API flashtile_status flashtile_plan_facts(const flashtile_plan* plan,
-                                                    flashtile_facts* facts) FLASHTILE_NOEXCEPT;
+FLASHTILE_API size_t flashtile_plan_problem_line(const flashtile_plan* plan, char* buffer, size_t size) FLASHTILE_NOEXCEPT;
+FLASHTILE_API flashtile_status flashtile_plan_facts(const flashtile_plan* plan, flashtile_facts* facts) FLASHTILE_NOEXCEPT;
 
 // ---- library and machine
 // -----------------------------------------------------------------------------------------------

@@ -89,30 +89,30 @@ struct Options {
   std::optional<double> scale = {};                // absent: 1/√D; 0 and negative mean what they say
   double softcap = 0;                           // s ← cap · tanh(s / cap); 0 is off
 
-  ConstTensor mask = {};           // (B|1, Hq|1, Sq|1, Sk) or (Sq|1, Sk): bool (true: attend) or f32, f64, f16, bf16 (added)
-  ConstTensor alibi_slopes = {};   // f32 (Hq) or (B, Hq): bias −slope · |query position − key position|
-  ConstTensor sinks = {};          // f32 (Hq): logits that join the denominator only
-  ConstTensor row_scale = {};      // f32 (B|1, Hq|1, Sq); varlen (Hq|1, total_q): factor on the scaled logit
-  ConstTensor key_begin = {};      // i32 (B|1, Sq); varlen (total_q): row i sees only key indices key_begin ≤ j < key_end
+  ConstTensor mask = {};  // (B|1, Hq|1, Sq|1, Sk) or (Sq|1, Sk): bool (true: attend) or f32, f64, f16, bf16 (added)
+  ConstTensor alibi_slopes = {};  // f32 (Hq) or (B, Hq): bias −slope · |query position − key position|
+  ConstTensor sinks = {};  // f32 (Hq): logits that join the denominator only
+  ConstTensor row_scale = {};  // f32 (B|1, Hq|1, Sq); varlen (Hq|1, total_q): factor on the scaled logit
+  ConstTensor key_begin = {};  // i32 (B|1, Sq); varlen (total_q): row i sees only key indices key_begin ≤ j < key_end
   ConstTensor key_end = {};
 
-  ConstTensor cu_seqlens_q = {};   // i32 (B + 1), from 0, not decreasing, at most total: makes the call varlen
-  ConstTensor cu_seqlens_k = {};   // both or none
+  ConstTensor cu_seqlens_q = {};  // i32 (B + 1), from 0, not decreasing, at most total: makes the call varlen
+  ConstTensor cu_seqlens_k = {};  // both or none
   ConstTensor query_lengths = {};  // i32 (B): only the first rows of each sequence are used; the others are written as 0
-  ConstTensor key_lengths = {};    // i32 (B): only the first keys of each sequence exist
-  ConstTensor query_offset = {};   // i32 or i64 (B): position of query 0; default by `alignment`
+  ConstTensor key_lengths = {};  // i32 (B): only the first keys of each sequence exist
+  ConstTensor query_offset = {};  // i32 or i64 (B): position of query 0; default by `alignment`
   ConstTensor first_key_position = {};  // i32 or i64 (B): position of key 0; default 0
 
   Dropout dropout = {};
   ScoreModifier score_modifier = {};
 
-  Tensor lse = {};                 // f32 (f64 for f64 inputs) (B, Hq, Sq); varlen (Hq, total_q): natural log of Σ exp(logit)
+  Tensor lse = {};  // f32 (f64 for f64 inputs) (B, Hq, Sq); varlen (Hq, total_q): natural log of Σ exp(logit)
   RowStatistics statistics = {};
-  Tensor key_weights = {};         // f32 (f64) (B, Hq, Sk); varlen (Hq, total_k): Σ_i P_ij, the column sums of the weights
+  Tensor key_weights = {};  // f32 (f64) (B, Hq, Sk); varlen (Hq, total_k): Σ_i P_ij, the column sums of the weights
 
   Arithmetic arithmetic = Arithmetic::automatic;
-  Isa isa = Isa::automatic;   // caps the choice, like the environment variable FLASHTILE_ISA
-  int threads = 0;            // 0: what affinity mask and cgroup quota allow; used by the easy call only
+  Isa isa = Isa::automatic;  // caps the choice, like the environment variable FLASHTILE_ISA
+  int threads = 0;  // 0: what affinity mask and cgroup quota allow; used by the easy call only
 };
 
 }  // namespace flashtile

@@ -30,10 +30,12 @@ struct Amx {
 
   FT_INLINE static void resume() {
     // Palette 1; eight tiles of 16 rows × 64 bytes. Static: the intrinsic names only the first bytes of it.
+    // clang-format off
     alignas(64) static constexpr std::uint8_t kShape[64] = {1, 0, 0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0, 0, 0, 0,
                                                             64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,
                                                             0, 0, 0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0, 0, 0, 0,
                                                             16, 16, 16, 16, 16, 16, 16, 16};
+    // clang-format on
     _tile_loadconfig(kShape);
   }
   struct Session {

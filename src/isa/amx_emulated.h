@@ -75,8 +75,7 @@ struct AmxEmulated {
       } else {
         for (int k = 0; k < 16; ++k)
           for (int odd = 0; odd < 2; ++odd)
-            for (int n = 0; n < 16; ++n)
-              chain[odd][n] = __builtin_fmaf(x.part[odd][m][k], y.part[odd][k][n], chain[odd][n]);
+            for (int n = 0; n < 16; ++n) chain[odd][n] = __builtin_fmaf(x.part[odd][m][k], y.part[odd][k][n], chain[odd][n]);
       }
       for (int n = 0; n < 16; ++n) c[m * c_row + n] = c[m * c_row + n] + (chain[0][n] + chain[1][n]);
     }

@@ -47,9 +47,7 @@ struct Avx2F32 {
   FT_INLINE friend Avx2F32 max_second(Avx2F32 a, Avx2F32 b) { return {_mm256_max_ps(a.v, b.v)}; }
   FT_INLINE friend Avx2F32 min_second(Avx2F32 a, Avx2F32 b) { return {_mm256_min_ps(a.v, b.v)}; }
   FT_INLINE friend Avx2F32 abs(Avx2F32 a) { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.v)}; }
-  FT_INLINE friend Avx2F32 rint(Avx2F32 a) {
-    return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
-  }
+  FT_INLINE friend Avx2F32 rint(Avx2F32 a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
   FT_INLINE friend Avx2F32 ceil(Avx2F32 a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC)}; }
   FT_INLINE friend Avx2F32 scale2(Avx2F32 a, Avx2F32 e) {
     const __m256 clamped = _mm256_max_ps(e.v, _mm256_set1_ps(-127.0f));
@@ -94,9 +92,7 @@ struct Avx2F64 {
   FT_INLINE friend Avx2F64 max_second(Avx2F64 a, Avx2F64 b) { return {_mm256_max_pd(a.v, b.v)}; }
   FT_INLINE friend Avx2F64 min_second(Avx2F64 a, Avx2F64 b) { return {_mm256_min_pd(a.v, b.v)}; }
   FT_INLINE friend Avx2F64 abs(Avx2F64 a) { return {_mm256_andnot_pd(_mm256_set1_pd(-0.0), a.v)}; }
-  FT_INLINE friend Avx2F64 rint(Avx2F64 a) {
-    return {_mm256_round_pd(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
-  }
+  FT_INLINE friend Avx2F64 rint(Avx2F64 a) { return {_mm256_round_pd(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
   FT_INLINE friend Avx2F64 ceil(Avx2F64 a) { return {_mm256_round_pd(a.v, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC)}; }
   FT_INLINE friend Avx2F64 scale2(Avx2F64 a, Avx2F64 e) {
     const __m256d clamped = _mm256_max_pd(e.v, _mm256_set1_pd(-1023.0));

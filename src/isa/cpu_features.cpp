@@ -50,8 +50,7 @@ const char* why_not_amx(const Cpuid& cpuid, std::uint64_t xcr0) noexcept {
   const Requirement list[] = {
       {cpuid.leaf7_edx, bit(24), "CPUID lacks AMX-TILE"},
       {cpuid.leaf7_edx, bit(22), "CPUID lacks AMX-BF16"},
-      {xcr0, bit(17) | bit(18),
-       "the operating system does not save tile registers (XCR0)"},  // shapes, contents
+      {xcr0, bit(17) | bit(18), "the operating system does not save tile registers (XCR0)"},  // shapes, contents
   };
   return first_unmet(list);
 }
@@ -70,8 +69,7 @@ std::uint64_t read_xcr0() noexcept {
 void ask(Cpuid& cpuid, std::uint64_t& xcr0) noexcept {
   std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0) cpuid.leaf1_ecx = ecx;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0)
-    cpuid.leaf7_ebx = ebx, cpuid.leaf7_edx = edx;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) cpuid.leaf7_ebx = ebx, cpuid.leaf7_edx = edx;
   xcr0 = (cpuid.leaf1_ecx & kOsxsave) != 0 ? read_xcr0() : 0;
 }
 

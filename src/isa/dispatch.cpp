@@ -33,9 +33,7 @@ constexpr Implementation kImplementations[] = {
 };
 
 /// The amx family computes bf16 problems; everything else belongs to fma.
-bool fits_amx(const Problem& p) {
-  return p.q.dtype == DType::bf16 && p.k.dtype == DType::bf16 && p.v.dtype == DType::bf16;
-}
+bool fits_amx(const Problem& p) { return p.q.dtype == DType::bf16 && p.k.dtype == DType::bf16 && p.v.dtype == DType::bf16; }
 
 bool within(Isa isa, Isa cap) {
   return cap == Isa::automatic || cap == Isa::amx_emulated || static_cast<int>(isa) <= static_cast<int>(cap);

@@ -30,10 +30,8 @@ struct ScalarVector {
   FT_INLINE friend ScalarVector operator*(ScalarVector a, ScalarVector b) { return {a.v * b.v}; }
   FT_INLINE friend ScalarVector operator/(ScalarVector a, ScalarVector b) { return {a.v / b.v}; }
   FT_INLINE friend ScalarVector fma(ScalarVector a, ScalarVector b, ScalarVector c) {
-    if constexpr (sizeof(T) == 4)
-      return {__builtin_fmaf(a.v, b.v, c.v)};
-    else
-      return {__builtin_fma(a.v, b.v, c.v)};
+    if constexpr (sizeof(T) == 4) return {__builtin_fmaf(a.v, b.v, c.v)};
+    else return {__builtin_fma(a.v, b.v, c.v)};
   }
   FT_INLINE friend ScalarVector max_second(ScalarVector a, ScalarVector b) { return {a.v > b.v ? a.v : b.v}; }
   FT_INLINE friend ScalarVector min_second(ScalarVector a, ScalarVector b) { return {a.v < b.v ? a.v : b.v}; }

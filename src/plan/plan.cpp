@@ -36,10 +36,9 @@ bool make_work(const Problem& p, const TileShape& shape, Work& work) noexcept {
         const Index many = p.key_weights.present ? rows : smaller(shape.task_rows, rows - first);
         work.tasks[n] = {s, h, first, many};
         // Rows interleave the heads of a group: a strip covers about rows / group queries of each.
-        const Index pairs =
-            h == 0 || group == 0
-                ? (group == 0 ? 0 : pairs_of(p, sequence, first / group, (first + many) / group) * group)
-                : work.cost[n - strips + 1] - work.cost[n - strips] - many;
+        const Index pairs = h == 0 || group == 0
+                                ? (group == 0 ? 0 : pairs_of(p, sequence, first / group, (first + many) / group) * group)
+                                : work.cost[n - strips + 1] - work.cost[n - strips] - many;
         work.pairs += pairs;
         total += pairs + many;  // a row without keys still has to be written
         work.cost[++n] = total;

@@ -31,9 +31,8 @@ FT_INLINE Philox philox(std::uint64_t key, Philox c) {
 /// The four words that decide keys j = 4·quad … 4·quad + 3 of row (b, h, i).
 /// Counter words: quad, i, h, b, each modulo 2^32; key: seed + offset · ⌊2^64 / golden ratio⌋.
 FT_INLINE Philox dropout_words(const Dropout& d, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t quad) {
-  return philox(d.seed + d.offset * 0x9E3779B97F4A7C15ull,
-                {{static_cast<std::uint32_t>(quad), static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(h),
-                  static_cast<std::uint32_t>(b)}});
+  return philox(d.seed + d.offset * 0x9E3779B97F4A7C15ull, {{static_cast<std::uint32_t>(quad), static_cast<std::uint32_t>(i),
+                                                             static_cast<std::uint32_t>(h), static_cast<std::uint32_t>(b)}});
 }
 
 /// A weight is kept iff its word is at least this: the dropped share is p to within 2^−32.

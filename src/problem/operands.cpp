@@ -29,8 +29,7 @@ Status check_extent(const char* name, const ConstTensor& t) noexcept {
     if (t.shape[i] < 2) continue;
     Index step = 0;
     const bool overflows = __builtin_mul_overflow(t.stride[i], t.shape[i] - 1, &step) ||
-                           __builtin_add_overflow(reach, step < 0 ? -step : step, &reach) ||
-                           reach > (Index{1} << 58);
+                           __builtin_add_overflow(reach, step < 0 ? -step : step, &reach) || reach > (Index{1} << 58);
     FT_CHECK(!overflows && t.shape[i] <= (Index{1} << 48),
              "%s.shape[%d] = %lld with stride %lld; expected offsets below 2^58 elements", name, i,
              static_cast<long long>(t.shape[i]), static_cast<long long>(t.stride[i]));
@@ -59,18 +58,15 @@ Status check_dtypes(const ConstTensor& q, const ConstTensor& k, const ConstTenso
            name_of(k.dtype), name_of(v.dtype));
   FT_CHECK(out.dtype == q.dtype || (!all64 && out.dtype == DType::f32),
            "out.dtype = %s with dtypes q %s, k %s, v %s; expected %s", name_of(out.dtype), name_of(q.dtype),
-           name_of(k.dtype), name_of(v.dtype),
-           all64 ? "fp64" : (q.dtype == DType::f32 ? "fp32" : "fp32 or the dtype of q"));
+           name_of(k.dtype), name_of(v.dtype), all64 ? "fp64" : (q.dtype == DType::f32 ? "fp32" : "fp32 or the dtype of q"));
   return {};
 }
 
 Status read_integers(const char* name, const ConstTensor& t, Index n, bool wide, Buffer<Index>& values) noexcept {
   if (!t.present()) return {};
   Index stride = 0;
-  if (wide)
-    FT_TRY(check_tensor(name, t, {DType::i32, DType::i64}, {{n == 1 ? "B" : "entries", n}}, &stride));
-  else
-    FT_TRY(check_tensor(name, t, {DType::i32}, {{n == 1 ? "B" : "entries", n}}, &stride));
+  if (wide) FT_TRY(check_tensor(name, t, {DType::i32, DType::i64}, {{n == 1 ? "B" : "entries", n}}, &stride));
+  else FT_TRY(check_tensor(name, t, {DType::i32}, {{n == 1 ? "B" : "entries", n}}, &stride));
   FT_CHECK(t.data != nullptr || n == 0, "%s.data = null; expected %lld integers", name, static_cast<long long>(n));
   if (!values.allocate(n)) return refuse(Code::out_of_memory, "no memory for a copy of %s", name);
   for (Index i = 0; i < n; ++i)
@@ -97,8 +93,8 @@ Status check_lengths(const char* name, Index b, Index length, Index capacity) no
 }
 
 Status check_position(const char* name, Index b, Index position) noexcept {
-  FT_CHECK(position >= -kFar && position <= kFar, "%s[%lld] = %lld; expected −2^40 to 2^40", name,
-           static_cast<long long>(b), static_cast<long long>(position));
+  FT_CHECK(position >= -kFar && position <= kFar, "%s[%lld] = %lld; expected −2^40 to 2^40", name, static_cast<long long>(b),
+           static_cast<long long>(position));
   return {};
 }
 
@@ -109,15 +105,13 @@ Status check_tensor(const char* name, const ConstTensor& t, std::initializer_lis
   bool known = false;
   for (DType d : dtypes) known = known || t.dtype == d;
   char allowed[64] = "";
-  for (int n = 0; DType d : dtypes)
-    n += std::snprintf(allowed + n, sizeof allowed - n, n == 0 ? "%s" : ", %s", name_of(d));
+  for (int n = 0; DType d : dtypes) n += std::snprintf(allowed + n, sizeof allowed - n, n == 0 ? "%s" : ", %s", name_of(d));
   FT_CHECK(known, "%s.dtype = %s; expected %s", name, name_of(t.dtype), allowed);
   FT_CHECK(t.rank == static_cast<int>(extents.size()), "%s has rank %d; expected %d", name, t.rank,
            static_cast<int>(extents.size()));
   FT_TRY(check_extent(name, t));
   for (int i = 0; const Extent& e : extents) {
-    const bool fits =
-        t.shape[i] == e.size || (e.broadcasts && t.shape[i] == 1) || (e.may_exceed && t.shape[i] > e.size);
+    const bool fits = t.shape[i] == e.size || (e.broadcasts && t.shape[i] == 1) || (e.may_exceed && t.shape[i] > e.size);
     FT_CHECK(fits, "%s.shape = %s; expected %s = %lld%s at dimension %d", name, ShapeText(t).text, e.name,
              static_cast<long long>(e.size), e.broadcasts ? " or 1" : "", i);
     strides[i] = t.shape[i] == 1 ? 0 : t.stride[i];
@@ -130,8 +124,10 @@ Status check_writable(const char* name, const Tensor& t) noexcept {
   for (int i = 0; i < t.rank; ++i)
     if (t.shape[i] == 0) return {};  // no element, nothing to write twice
   for (int i = 0; i < t.rank; ++i)
-    FT_CHECK(t.stride[i] != 0 || t.shape[i] <= 1, "%s.stride[%d] = 0 over %lld elements; expected an output whose "
-             "elements are distinct", name, i, static_cast<long long>(t.shape[i]));
+    FT_CHECK(t.stride[i] != 0 || t.shape[i] <= 1,
+             "%s.stride[%d] = 0 over %lld elements; expected an output whose "
+             "elements are distinct",
+             name, i, static_cast<long long>(t.shape[i]));
   return {};
 }
 
@@ -196,8 +192,8 @@ Status make_sequences(const Options& o, Problem& p) noexcept {
   FT_TRY(read_integers("first_key_position", o.first_key_position, p.batch, true, first_position));
 
   // Each sequence may leave rows behind it that belong to none, and the packed arrays may have a tail.
-  if (!p.sequences.allocate(2 * p.batch + 1)) return refuse(Code::out_of_memory, "no memory for %lld sequences",
-                                                             static_cast<long long>(p.batch));
+  if (!p.sequences.allocate(2 * p.batch + 1))
+    return refuse(Code::out_of_memory, "no memory for %lld sequences", static_cast<long long>(p.batch));
   Index paddings = 0;
   const auto pad = [&](Index b, Index first_query, Index queries, Index first_key, Index keys) {
     if (queries == 0 && keys == 0) return;

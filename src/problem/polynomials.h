@@ -28,11 +28,10 @@ struct Polynomials<double> {
                                     0x1.3b2ab6fba1ddap-7,  0x1.5d87fe78a5276p-10, 0x1.430913096fd9fp-13,
                                     0x1.ffcbfc670dcd4p-17, 0x1.62bfd47773353p-20, 0x1.b524fae627834p-24,
                                     0x1.e6063f7217bc6p-28, 0x1.e9d3fe3952179p-32};  // 8.5e-18
-  static constexpr double log[] = {0x1.5555555555558p-1, 0x1.99999999952e2p-2, 0x1.2492492df148dp-2,
-                                   0x1.c71c62e5800a1p-3, 0x1.7462b4ab2ef6bp-3, 0x1.39fe606542ddep-3,
-                                   0x1.2b584aae78a57p-3};  // 4.5e-18
-  static constexpr double tanh[] = {-0x1.5555555555555p-2, 0x1.11111111110a0p-3,  -0x1.ba1ba1b9f660bp-5,
-                                    0x1.664f485d6d4d4p-6,  -0x1.226e22fa6f453p-7, 0x1.d6c9f446c47cbp-9,
+  static constexpr double log[] = {0x1.5555555555558p-1, 0x1.99999999952e2p-2, 0x1.2492492df148dp-2, 0x1.c71c62e5800a1p-3,
+                                   0x1.7462b4ab2ef6bp-3, 0x1.39fe606542ddep-3, 0x1.2b584aae78a57p-3};  // 4.5e-18
+  static constexpr double tanh[] = {-0x1.5555555555555p-2,  0x1.11111111110a0p-3,  -0x1.ba1ba1b9f660bp-5,
+                                    0x1.664f485d6d4d4p-6,   -0x1.226e22fa6f453p-7, 0x1.d6c9f446c47cbp-9,
                                     -0x1.7c2ad98792f89p-10, 0x1.17cd5b9306c04p-11};  // 9.6e-20
   static constexpr double kTanhSmall = 0.25;
   static constexpr double kLn2High = 0x1.62e42fefa39efp-1, kLn2Low = 0x1.abc9e3b39803fp-56;

@@ -28,8 +28,8 @@ Status check_rows(const char* name, const ConstTensor& t, DType dtype, Index hea
   if (p.varlen) {
     FT_TRY(check_tensor(name, t, {dtype}, {{"heads", heads, broadcasts}, {"total", rows}}, s + 1));
   } else {
-    FT_TRY(check_tensor(name, t, {dtype},
-                        {{"batch", p.batch, broadcasts}, {"heads", heads, broadcasts}, {"rows", rows}}, s));
+    FT_TRY(
+        check_tensor(name, t, {dtype}, {{"batch", p.batch, broadcasts}, {"heads", heads, broadcasts}, {"rows", rows}}, s));
   }
   axes = {true, dtype, s[0], s[2], s[1]};
   return {};
@@ -61,8 +61,7 @@ Status check_head_vectors(const Options& o, Problem& p) noexcept {
     Index s[2] = {};
     if (o.alibi_slopes.rank == 1)
       FT_TRY(check_tensor("alibi_slopes", o.alibi_slopes, {DType::f32}, {{"Hq", p.q_heads}}, s + 1));
-    else
-      FT_TRY(check_tensor("alibi_slopes", o.alibi_slopes, {DType::f32}, {{"B", p.batch, true}, {"Hq", p.q_heads}}, s));
+    else FT_TRY(check_tensor("alibi_slopes", o.alibi_slopes, {DType::f32}, {{"B", p.batch, true}, {"Hq", p.q_heads}}, s));
     p.alibi_slopes = {true, DType::f32, s[0], 0, s[1]};
   }
   if (o.sinks.present()) {
@@ -76,10 +75,8 @@ Status check_head_vectors(const Options& o, Problem& p) noexcept {
 Status check_key_range(const char* name, const ConstTensor& t, const Problem& p, Axes& axes) noexcept {
   if (!t.present()) return {};
   Index s[2] = {};
-  if (p.varlen)
-    FT_TRY(check_tensor(name, t, {DType::i32}, {{"total_q", p.q_rows}}, s + 1));
-  else
-    FT_TRY(check_tensor(name, t, {DType::i32}, {{"B", p.batch, true}, {"Sq", p.q_rows}}, s));
+  if (p.varlen) FT_TRY(check_tensor(name, t, {DType::i32}, {{"total_q", p.q_rows}}, s + 1));
+  else FT_TRY(check_tensor(name, t, {DType::i32}, {{"B", p.batch, true}, {"Sq", p.q_rows}}, s));
   axes = {true, DType::i32, s[0], s[1], 0};
   return {};
 }
@@ -124,8 +121,8 @@ Status check_numbers(const Options& o, Problem& p) noexcept {
 
 }  // namespace
 
-Status try_problem(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& out,
-                   const Options& o, Problem& p) noexcept {
+Status try_problem(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& out, const Options& o,
+                   Problem& p) noexcept {
   p = Problem{};
   p.varlen = o.cu_seqlens_q.present() || o.cu_seqlens_k.present();
   FT_TRY(check_operands(q, k, v, out, p));

@@ -46,8 +46,7 @@ FT_INLINE KeyRange visible_keys(const Problem& p, const Tensors& t, const Sequen
   const Index row = s.first_query + i;
   if (p.key_begin.present)
     r.begin = larger(r.begin, static_cast<const std::int32_t*>(t.key_begin)[p.key_begin.at(s.batch, row, 0)]);
-  if (p.key_end.present)
-    r.end = smaller(r.end, static_cast<const std::int32_t*>(t.key_end)[p.key_end.at(s.batch, row, 0)]);
+  if (p.key_end.present) r.end = smaller(r.end, static_cast<const std::int32_t*>(t.key_end)[p.key_end.at(s.batch, row, 0)]);
   return {r.begin, larger(r.begin, r.end)};
 }
 

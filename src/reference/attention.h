@@ -33,8 +33,7 @@ Row<Real> attention_row(const Problem& p, const Tensors& t, const Sequence& s, I
 
   // S = softcap(scale · q·k), modified, plus bias, where visible
   for (Index j = range.begin; j < range.end; ++j) {
-    if (p.mask.present && p.mask.dtype == DType::boolean &&
-        element(t.mask, DType::boolean, p.mask.at(b, head, i, j)) == 0)
+    if (p.mask.present && p.mask.dtype == DType::boolean && element(t.mask, DType::boolean, p.mask.at(b, head, i, j)) == 0)
       continue;
     Real dot = 0;
     for (Index d = 0; d < p.head_dim; ++d)

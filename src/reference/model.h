@@ -96,12 +96,8 @@ struct Model {
   }
 
   T query(Index d) const { return input(t.q, p.q.dtype, p.q.at(s.batch, row(), head) + d); }
-  T key(Index j, Index d) const {
-    return input(t.k, p.k.dtype, p.k.at(s.batch, s.first_key + j, head / p.group()) + d);
-  }
-  T value(Index j, Index d) const {
-    return input(t.v, p.v.dtype, p.v.at(s.batch, s.first_key + j, head / p.group()) + d);
-  }
+  T key(Index j, Index d) const { return input(t.k, p.k.dtype, p.k.at(s.batch, s.first_key + j, head / p.group()) + d); }
+  T value(Index j, Index d) const { return input(t.v, p.v.dtype, p.v.at(s.batch, s.first_key + j, head / p.group()) + d); }
   T kept(Index j) const { return p.dropout.probability == 0 || keeps(p.dropout, s.batch, head, i, j); }
 
   T dot(Index j) const {
@@ -172,8 +168,7 @@ struct Model {
     const std::vector<T> weights = fold_weights(logits, shift, state, shrink);
     for (Index j = range.begin; j < range.end; ++j) {
       if (logits[j - range.begin] == -kInf) continue;  // a hidden key adds nothing, not even 0 · NaN
-      for (Index d = 0; d < p.value_dim; ++d)
-        out[d] = std::fma(weights[j - range.begin] * kept(j), value(j, d), out[d]);
+      for (Index d = 0; d < p.value_dim; ++d) out[d] = std::fma(weights[j - range.begin] * kept(j), value(j, d), out[d]);
     }
     for (Index d = 0; d < p.value_dim; ++d) state.out[d] = std::fma(state.out[d], shrink, out[d]);
   }

@@ -77,8 +77,8 @@ void run_share(const Plan::Data& d, const Tensors& t, Index share, Index shares,
   run_tasks(d, t, tasks_of(d.work, share, shares), scratch);
 }
 
-Status fill_plan(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& out,
-                 const Options& options, Plan::Data& d) noexcept {
+Status fill_plan(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& out, const Options& options,
+                 Plan::Data& d) noexcept {
   const FloatEnvironment environment;  // 1/√D and scale · log2 e are rounded too
   FT_TRY(try_problem(q, k, v, out, options, d.problem));
   Isa cap = Isa::automatic;
@@ -86,12 +86,11 @@ Status fill_plan(const ConstTensor& q, const ConstTensor& k, const ConstTensor& 
   const CpuFeatures have = usable_features();
   d.kernels = choose_kernels(d.problem, have, cap);
   if (d.kernels == nullptr)
-    return refuse(
-        Code::unsupported,
-        "arithmetic = amx with dtypes q %s, k %s, v %s%s%s; expected bf16 for all three and a machine with AMX "
-        "(or FLASHTILE_ISA=amx-emulated)",
-        name_of(d.problem.q.dtype), name_of(d.problem.k.dtype), name_of(d.problem.v.dtype),
-        have.amx ? "" : ", without AMX: ", have.amx ? "" : have.why_not_amx);
+    return refuse(Code::unsupported,
+                  "arithmetic = amx with dtypes q %s, k %s, v %s%s%s; expected bf16 for all three and a machine with AMX "
+                  "(or FLASHTILE_ISA=amx-emulated)",
+                  name_of(d.problem.q.dtype), name_of(d.problem.k.dtype), name_of(d.problem.v.dtype),
+                  have.amx ? "" : ", without AMX: ", have.amx ? "" : have.why_not_amx);
   d.isa = d.kernels->name, d.arithmetic = d.kernels->arithmetic;
   d.machine = this_machine();
   d.threads = d.problem.threads > 0 ? d.problem.threads : available_threads();
@@ -117,8 +116,8 @@ void print_verbose(const Plan& plan) noexcept {
   char line[1024];
   problem_line(plan, line, sizeof line);
   const PlanFacts f = plan.facts();
-  std::fprintf(stderr, "flashtile: %s # %s, %s arithmetic, %d threads, %lld tasks\n", line, f.isa, f.arithmetic,
-               f.threads, static_cast<long long>(f.tasks));
+  std::fprintf(stderr, "flashtile: %s # %s, %s arithmetic, %d threads, %lld tasks\n", line, f.isa, f.arithmetic, f.threads,
+               static_cast<long long>(f.tasks));
 }
 
 }  // namespace
@@ -147,8 +146,8 @@ PlanFacts Plan::facts() const noexcept {
   return f;
 }
 
-Status try_plan(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& out,
-                const Options& options, Plan& plan) noexcept {
+Status try_plan(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& out, const Options& options,
+                Plan& plan) noexcept {
   auto* data = new (std::nothrow) Plan::Data;
   if (data == nullptr) return refuse(Code::out_of_memory, "no memory for a plan");
   const Status status = fill_plan(q, k, v, out, options, *data);
@@ -169,8 +168,10 @@ std::size_t workspace_bytes(const Plan& plan, int n_workers) noexcept {
 Status run(const Plan& plan, const Tensors& tensors, void* workspace, std::size_t workspace_size, int worker,
            int n_workers) noexcept {
   FT_CHECK(plan.valid(), "plan is empty; expected one made by try_plan");
-  FT_CHECK(n_workers >= 1 && worker >= 0 && worker < n_workers, "worker = %d of n_workers = %d; expected 0 ≤ worker < "
-           "n_workers", worker, n_workers);
+  FT_CHECK(n_workers >= 1 && worker >= 0 && worker < n_workers,
+           "worker = %d of n_workers = %d; expected 0 ≤ worker < "
+           "n_workers",
+           worker, n_workers);
   FT_CHECK(workspace != nullptr && workspace_size >= workspace_bytes(plan, n_workers),
            "workspace = %zu bytes%s; expected at least %zu", workspace_size, workspace == nullptr ? " at null" : "",
            workspace_bytes(plan, n_workers));
@@ -207,13 +208,13 @@ Status try_attention(const ConstTensor& q, const ConstTensor& k, const ConstTens
   // Finer shares than threads: on a machine with neighbours, a thread that is slowed down takes fewer of them.
   EasyCall call{&d, &tensors, scratch_of(memory, 0, 0), d.threads == 1 ? 1 : Index{8} * d.threads};
   if (call.shares > d.work.tasks.size()) call.shares = larger(d.work.tasks.size(), 1);
-  run_shares(d.threads, call.shares,
-             [](void* context, int worker, std::int64_t share) noexcept {
-               const EasyCall& c = *static_cast<EasyCall*>(context);
-               run_share(*c.data, *c.tensors, share, c.shares,
-                         c.memory + c.data->scratch_bytes * static_cast<std::size_t>(worker));
-             },
-             &call);
+  run_shares(
+      d.threads, call.shares,
+      [](void* context, int worker, std::int64_t share) noexcept {
+        const EasyCall& c = *static_cast<EasyCall*>(context);
+        run_share(*c.data, *c.tensors, share, c.shares, c.memory + c.data->scratch_bytes * static_cast<std::size_t>(worker));
+      },
+      &call);
   std::free(memory);
   return {};
 }
@@ -231,8 +232,7 @@ int isa_reports(IsaReport* reports, int size) noexcept {
     r.isa = i.isa, r.name = i.name, r.built = i.kernels != nullptr;
     const char* why_not = i.why_not(have);
     r.available = r.built && why_not == nullptr;
-    const bool capped =
-        cap != Isa::automatic && cap != Isa::amx_emulated && static_cast<int>(i.isa) > static_cast<int>(cap);
+    const bool capped = cap != Isa::automatic && cap != Isa::amx_emulated && static_cast<int>(i.isa) > static_cast<int>(cap);
     if (!r.available) {
       std::snprintf(r.reason, sizeof r.reason, "%s", why_not);
     } else if (i.isa == Isa::amx_emulated) {

@@ -10,8 +10,7 @@ bool contains(const char* list, const char* word) noexcept {
   const std::size_t length = std::strlen(word);
   for (const char* at = list; at != nullptr; at = std::strchr(at, ',')) {
     if (*at == ',') ++at;
-    if (std::strncmp(at, word, length) == 0 && (at[length] == ',' || at[length] == '\0'))
-      return true;
+    if (std::strncmp(at, word, length) == 0 && (at[length] == ',' || at[length] == '\0')) return true;
   }
   return false;
 }
@@ -40,9 +39,7 @@ double quota_of(const char* root, const char* directory, bool v2) noexcept {
   double quota = -1, period = 0;
   if (v2) {
     char path[kPath];
-    if (std::snprintf(path, sizeof(path), "%s/cpu.max", directory) >=
-        static_cast<int>(sizeof(path)))
-      return 0;
+    if (std::snprintf(path, sizeof(path), "%s/cpu.max", directory) >= static_cast<int>(sizeof(path))) return 0;
     Lines lines(root, path);
     long long allowed = 0, per = 0;
     const char* line = lines.next();  // "max 100000" or "150000 100000"
@@ -86,10 +83,9 @@ const char* below(const char* group, const char* mount_root) noexcept {
 void unescape(char* text) noexcept {
   char* to = text;
   for (const char* from = text; *from != '\0'; ++to) {
-    const bool octal = from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
-                       from[2] <= '7' && from[3] >= '0' && from[3] <= '7';
-    *to = octal ? static_cast<char>((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'))
-                : *from;
+    const bool octal = from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' && from[2] <= '7' &&
+                       from[3] >= '0' && from[3] <= '7';
+    *to = octal ? static_cast<char>((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0')) : *from;
     from += octal ? 4 : 1;
   }
   *to = '\0';

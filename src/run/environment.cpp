@@ -33,9 +33,7 @@ std::uint64_t control_word() noexcept {
   __asm__ volatile("mrs %0, fpcr" : "=r"(word) : : "memory");
   return word;
 }
-void set_control_word(std::uint64_t word) noexcept {
-  __asm__ volatile("msr fpcr, %0" : : "r"(word) : "memory");
-}
+void set_control_word(std::uint64_t word) noexcept { __asm__ volatile("msr fpcr, %0" : : "r"(word) : "memory"); }
 #else
 // Nothing to set: such a machine has no vector kernels either.
 constexpr std::uint64_t kWanted = 0;
@@ -45,8 +43,7 @@ void set_control_word(std::uint64_t) noexcept {}
 
 #if defined(__x86_64__) && defined(SYS_arch_prctl)
 bool ask_for_amx() noexcept {
-  constexpr long kArchReqXcompPerm =
-      0x1023;  // ARCH_REQ_XCOMP_PERM of asm/prctl.h, Linux 5.16; older headers lack it
+  constexpr long kArchReqXcompPerm = 0x1023;  // ARCH_REQ_XCOMP_PERM of asm/prctl.h, Linux 5.16; older headers lack it
   constexpr long kXfeatureXtiledata = 18;
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
 }
@@ -65,8 +62,7 @@ __attribute__((noinline)) FloatEnvironment::~FloatEnvironment() { set_control_wo
 
 bool request_amx_permission() noexcept {
   enum Answer : int { kNotAsked, kRefused, kGranted };
-  static std::atomic<int> answer{
-      kNotAsked};  // threads that come together may ask twice: the answer is the same
+  static std::atomic<int> answer{kNotAsked};  // threads that come together may ask twice: the answer is the same
   if (answer.load(std::memory_order_relaxed) == kNotAsked)
     answer.store(ask_for_amx() ? kGranted : kRefused, std::memory_order_relaxed);
   return answer.load(std::memory_order_relaxed) == kGranted;

@@ -40,8 +40,7 @@ int affinity_count() noexcept {
   read_affinity(affinity);
   int count = affinity.count();
   Buffer<std::uint64_t> words;
-  for (int n = 2 * Affinity::kWords;
-       count == 0 && errno == EINVAL && n <= (1 << 15) && words.allocate(n); n *= 2) {
+  for (int n = 2 * Affinity::kWords; count == 0 && errno == EINVAL && n <= (1 << 15) && words.allocate(n); n *= 2) {
     const int bytes = kernel_affinity(words.data(), n * 8);
     if (bytes > 0) count = bits_in(words.data(), bytes);
   }
@@ -55,12 +54,10 @@ struct ArmPart {
 };
 // Linux gives Arm cores by number (MIDR_EL1), x86 ones by name.
 constexpr ArmPart kArmParts[] = {
-    {0x41, 0xd03, "Arm Cortex-A53"},  {0x41, 0xd07, "Arm Cortex-A57"},
-    {0x41, 0xd08, "Arm Cortex-A72"},  {0x41, 0xd0b, "Arm Cortex-A76"},
-    {0x41, 0xd0c, "Arm Neoverse N1"}, {0x41, 0xd40, "Arm Neoverse V1"},
-    {0x41, 0xd49, "Arm Neoverse N2"}, {0x41, 0xd4f, "Arm Neoverse V2"},
-    {0x41, 0xd84, "Arm Neoverse V3"}, {0x41, 0xd8e, "Arm Neoverse N3"},
-    {0xc0, 0xac3, "Ampere-1"},        {0xc0, 0xac4, "Ampere-1A"},
+    {0x41, 0xd03, "Arm Cortex-A53"},  {0x41, 0xd07, "Arm Cortex-A57"},  {0x41, 0xd08, "Arm Cortex-A72"},
+    {0x41, 0xd0b, "Arm Cortex-A76"},  {0x41, 0xd0c, "Arm Neoverse N1"}, {0x41, 0xd40, "Arm Neoverse V1"},
+    {0x41, 0xd49, "Arm Neoverse N2"}, {0x41, 0xd4f, "Arm Neoverse V2"}, {0x41, 0xd84, "Arm Neoverse V3"},
+    {0x41, 0xd8e, "Arm Neoverse N3"}, {0xc0, 0xac3, "Ampere-1"},        {0xc0, 0xac4, "Ampere-1A"},
 };
 
 void arm_name(unsigned implementer, unsigned part, char* name, std::size_t size) noexcept {
@@ -114,8 +111,7 @@ int thread_count(int affinity, double quota) noexcept {
 int Affinity::count() const noexcept { return bits_in(mask, bytes); }
 
 bool Affinity::operator==(const Affinity& other) const noexcept {
-  return bytes == other.bytes &&
-         std::memcmp(mask, other.mask, static_cast<std::size_t>(bytes)) == 0;
+  return bytes == other.bytes && std::memcmp(mask, other.mask, static_cast<std::size_t>(bytes)) == 0;
 }
 
 void read_affinity(Affinity& affinity) noexcept {
@@ -124,16 +120,14 @@ void read_affinity(Affinity& affinity) noexcept {
 }
 
 bool adopt_affinity(const Affinity& affinity) noexcept {
-  return affinity.bytes > 0 &&
-         syscall(SYS_sched_setaffinity, 0, affinity.bytes, affinity.mask) == 0;
+  return affinity.bytes > 0 && syscall(SYS_sched_setaffinity, 0, affinity.bytes, affinity.mask) == 0;
 }
 
 CacheSizes sysfs_caches(const char* root) noexcept {
   CacheSizes caches;
   for (int index = 0; index < 16; ++index) {
     char directory[96];
-    std::snprintf(directory, sizeof(directory), "/sys/devices/system/cpu/cpu0/cache/index%d",
-                  index);
+    std::snprintf(directory, sizeof(directory), "/sys/devices/system/cpu/cpu0/cache/index%d", index);
     const std::int64_t level = number_in(root, directory, "level");
     const std::int64_t size = number_in(root, directory, "size");
     char path[112];
@@ -160,10 +154,8 @@ void cpu_name(const char* root, char* name, std::size_t size) noexcept {
       std::snprintf(name, size, "%s", value);
       return;
     }
-    if (std::strncmp(line, "CPU implementer", 15) == 0)
-      implementer = static_cast<unsigned>(std::strtoul(value, nullptr, 0));
-    if (std::strncmp(line, "CPU part", 8) == 0)
-      part = static_cast<unsigned>(std::strtoul(value, nullptr, 0));
+    if (std::strncmp(line, "CPU implementer", 15) == 0) implementer = static_cast<unsigned>(std::strtoul(value, nullptr, 0));
+    if (std::strncmp(line, "CPU part", 8) == 0) part = static_cast<unsigned>(std::strtoul(value, nullptr, 0));
     if (implementer != 0 && part != 0) return arm_name(implementer, part, name, size);
   }
 }
@@ -194,13 +186,10 @@ const Machine& this_machine() noexcept {
   }
 }
 
-int available_threads() noexcept {
-  return thread_count(affinity_count(), this_machine().cgroup_quota);
-}
+int available_threads() noexcept { return thread_count(affinity_count(), this_machine().cgroup_quota); }
 
 int available_threads(const Affinity& affinity) noexcept {
-  return affinity.bytes == 0 ? available_threads()
-                             : thread_count(affinity.count(), this_machine().cgroup_quota);
+  return affinity.bytes == 0 ? available_threads() : thread_count(affinity.count(), this_machine().cgroup_quota);
 }
 
 }  // namespace flashtile

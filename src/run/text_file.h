@@ -22,8 +22,7 @@ class Lines {
   Lines(const char* root, const char* path) noexcept {
     char whole[kPath];
     const int length = std::snprintf(whole, sizeof(whole), "%s%s", root, path);
-    if (length > 0 && static_cast<std::size_t>(length) < sizeof(whole))
-      file_ = std::fopen(whole, "re");
+    if (length > 0 && static_cast<std::size_t>(length) < sizeof(whole)) file_ = std::fopen(whole, "re");
   }
   ~Lines() {
     if (file_ != nullptr) std::fclose(file_);
@@ -51,8 +50,7 @@ class Lines {
 /// The first line of the file `directory/name`, as a number; −1 when there is none.
 inline std::int64_t number_in(const char* root, const char* directory, const char* name) noexcept {
   char path[kPath];
-  if (std::snprintf(path, sizeof(path), "%s/%s", directory, name) >= static_cast<int>(sizeof(path)))
-    return -1;
+  if (std::snprintf(path, sizeof(path), "%s/%s", directory, name) >= static_cast<int>(sizeof(path))) return -1;
   Lines lines(root, path);
   const char* text = lines.next();
   if (text == nullptr || std::isdigit(static_cast<unsigned char>(*text)) == 0) return -1;

@@ -40,9 +40,7 @@ struct Job {
   pthread_cond_t left = PTHREAD_COND_INITIALIZER;
   Job* next = nullptr;
 
-  bool wants_workers() const noexcept {
-    return joined < threads && begun.load(std::memory_order_relaxed) < shares;
-  }
+  bool wants_workers() const noexcept { return joined < threads && begun.load(std::memory_order_relaxed) < shares; }
 };
 
 struct Worker {
@@ -124,8 +122,7 @@ void take_part(Job& job, int number) noexcept {
 Job* choose_job() noexcept {
   Job* chosen = nullptr;
   for (Job* job = pool.jobs; job != nullptr; job = job->next)
-    if (job->wants_workers() && (chosen == nullptr || job->inside.load() < chosen->inside.load()))
-      chosen = job;
+    if (job->wants_workers() && (chosen == nullptr || job->inside.load() < chosen->inside.load())) chosen = job;
   return chosen;
 }
 
@@ -178,8 +175,7 @@ void* worker_main(void* argument) noexcept {
 }
 
 int create(Worker& worker, pthread_attr_t* attributes) noexcept {
-  return pthread_create(
-      &worker.thread, attributes, [](void* argument) { return worker_main(argument); }, &worker);
+  return pthread_create(&worker.thread, attributes, [](void* argument) { return worker_main(argument); }, &worker);
 }
 
 /// Starts one more worker; false when the system has no more. REQUIRES: the mutex is held.
@@ -187,8 +183,7 @@ bool start_worker() noexcept {
   // Signals are for the program's own threads; those that a fault raises cannot be put off.
   sigset_t others, before;
   sigfillset(&others);
-  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT})
-    sigdelset(&others, fault);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) sigdelset(&others, fault);
   pthread_sigmask(SIG_SETMASK, &others, &before);
 
   Worker& worker = pool.worker[pool.workers];
@@ -200,8 +195,7 @@ bool start_worker() noexcept {
     failed = create(worker, &attributes);
     pthread_attr_destroy(&attributes);
   }
-  if (failed != 0)
-    failed = create(worker, nullptr);  // a program whose thread-local data fill a small stack
+  if (failed != 0) failed = create(worker, nullptr);  // a program whose thread-local data fill a small stack
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (failed == 0) ++pool.workers;
   return failed == 0;
@@ -220,8 +214,7 @@ void post(Job& job, int wanted) noexcept {
     while (*end != nullptr) end = &(*end)->next;
     *end = &job;
     pool.posted.fetch_add(1);
-    while (pool.workers < wanted && pool.workers < kMaxWorkers && start_worker()) {
-    }
+    while (pool.workers < wanted && pool.workers < kMaxWorkers && start_worker()) {}
     wake = wanted - pool.spinning;
     wake_all = wake >= pool.sleeping && pool.sleeping > 1;
     if (wake > pool.sleeping) wake = pool.sleeping;
@@ -282,8 +275,7 @@ void stop_workers() noexcept {
 struct Lifetime {
   Lifetime() noexcept {
     // Without the handlers a child could wait for ever: then there shall be no workers.
-    if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
-      pool.stopping = true;
+    if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0) pool.stopping = true;
   }
   ~Lifetime() { stop_workers(); }
 } const lifetime;

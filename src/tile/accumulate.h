@@ -62,8 +62,7 @@ FT_INLINE void accumulate(const T* weights, const T* values, Index width, int ro
   Index d = 0;
   for (; d + C * L <= width; d += C * L)
     accumulate_columns<Isa, V, C>(weights, values + d, width, rows, ranges, shrink, first, out + d);
-  for (; d < width; d += L)
-    accumulate_columns<Isa, V, 1>(weights, values + d, width, rows, ranges, shrink, first, out + d);
+  for (; d < width; d += L) accumulate_columns<Isa, V, 1>(weights, values + d, width, rows, ranges, shrink, first, out + d);
 }
 
 /// The same where V holds an Inf or NaN: hidden keys (weight −0, see softmax.h) are left out instead of multiplied by 0,

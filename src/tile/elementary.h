@@ -13,15 +13,13 @@ namespace {
 template <class V>
 struct Limits;
 template <class V>
-  requires(sizeof(typename V::Scalar) == 4)
-struct Limits<V> {
+requires(sizeof(typename V::Scalar) == 4) struct Limits<V> {
   static constexpr float kMax = 0x1.fffffep+127f;
   static constexpr float kEmpty = -0x1p127f;  // the stabiliser of a row that has seen no key
   static constexpr float kInfinity = __builtin_inff();
 };
 template <class V>
-  requires(sizeof(typename V::Scalar) == 8)
-struct Limits<V> {
+requires(sizeof(typename V::Scalar) == 8) struct Limits<V> {
   static constexpr double kMax = 0x1.fffffffffffffp+1023;
   static constexpr double kEmpty = -0x1p1023;
   static constexpr double kInfinity = __builtin_inf();

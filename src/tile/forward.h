@@ -65,8 +65,8 @@ class Forward {
  private:
   FT_INLINE TileRows tile_rows(Index r) const {
     const Index left = rows_ - r;
-    return {s_, s_->batch, kv_head_ * p_.group(), p_.group(), row_ + r,
-            static_cast<int>(left < kTileQueries ? left : kTileQueries)};
+    return {s_,         s_->batch, kv_head_ * p_.group(),
+            p_.group(), row_ + r,  static_cast<int>(left < kTileQueries ? left : kTileQueries)};
   }
   FT_INLINE static int vectors_of(int rows) { return (rows + kLanes - 1) / kLanes; }
 
@@ -177,8 +177,7 @@ class Forward {
       apply_alibi<V>(p_, t_, rows, s, vectors, block.begin, some.begin, some.end, constants_.log2e);
     if (p_.mask.present)
       apply_mask<V>(scratch_.mask, p_.mask.dtype == DType::boolean, s, vectors, some.begin, some.end, constants_.log2e);
-    if (all.begin > some.begin || all.end < some.end)
-      hide_outside<V>(scratch_.ranges, s, vectors, some.begin, some.end);
+    if (all.begin > some.begin || all.end < some.end) hide_outside<V>(scratch_.ranges, s, vectors, some.begin, some.end);
     return true;
   }
 
@@ -201,10 +200,10 @@ class Forward {
     for (Index j = chunk_.begin; j < chunk_.end;) {
       const KeyRange block = cell_of(*s_, j, shape_.block_keys, chunk_);
       j = block.end;
-      if (!logits(rows, r0, block)) continue;                               // S (keys, queries)
+      if (!logits(rows, r0, block)) continue;  // S (keys, queries)
       if (first) start<V>(scratch_.chunk, kTileQueries);
       softmax<V>(scores_, vectors, live_.begin, live_.end, !place_.finite, scratch_.chunk, scratch_.shift,
-                 scratch_.shrink);                                          // P = 2^(S − m)
+                 scratch_.shrink);  // P = 2^(S − m)
       if constexpr (Products::kRoundsWeights)
         products_.round_weights(place_, scores_, rows.rows, live_.begin, live_.end, scratch_.shrink, scratch_.chunk.rounded);
       if (p_.dropout.probability > 0) {
@@ -213,7 +212,7 @@ class Forward {
           products_.round_weights(place_, scores_, rows.rows, live_.begin, live_.end, scratch_.shrink, nullptr);
       }
       products_.accumulate(place_, scores_, rows.rows, scratch_.ranges, live_.begin, live_.end, scratch_.shrink, first,
-                           scratch_.chunk);                                 // O ← 2^(m_old − m) O + P V
+                           scratch_.chunk);  // O ← 2^(m_old − m) O + P V
       first = false;
     }
     if (first) return;
@@ -280,7 +279,7 @@ class Forward {
   Index kv_head_ = 0, row_ = 0, rows_ = 0;
   KeyRange seen_{0, 0}, chunk_{0, 0}, live_{0, 0};
   BlockPlace place_{0, 0, true};  // of the block at hand …
-  T* scores_ = nullptr;    // … and its S, then P: (keys of the block, 48)
+  T* scores_ = nullptr;  // … and its S, then P: (keys of the block, 48)
 };
 
 }  // namespace

@@ -90,8 +90,8 @@ FT_INLINE V biased(V t, V bias, V log2e) {
 
 /// ALiBi's bias −slope · |query position − key position|.
 template <class V, class T = typename V::Scalar>
-FT_INLINE void apply_alibi(const Problem& p, const Tensors& t, const TileRows& rows, T* scores, int vectors,
-                           Index first_key, Index begin, Index end, T log2e) {
+FT_INLINE void apply_alibi(const Problem& p, const Tensors& t, const TileRows& rows, T* scores, int vectors, Index first_key,
+                           Index begin, Index end, T log2e) {
   T slope[kTileQueries] = {};
   for (Index r = 0; r < rows.rows; ++r)
     slope[r] = -static_cast<const float*>(t.alibi_slopes)[p.alibi_slopes.at(rows.batch, 0, rows.head(r))];

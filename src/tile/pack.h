@@ -62,8 +62,8 @@ FT_INLINE void pack_columns(const S* data, const Index* at, int rows, Index dim,
     for (Index d = 0; d < dim; d += L) {
       const Index n = smaller(L, dim - d);
       V square[L];
-      FT_UNROLL for (int i = 0; i < L; ++i)
-        square[i] = at[r + i] == kNoRow ? V::broadcast(0) : load_part<V>(data + at[r + i] + d, n);
+      FT_UNROLL for (int i = 0; i < L; ++i) square[i] =
+          at[r + i] == kNoRow ? V::broadcast(0) : load_part<V>(data + at[r + i] + d, n);
       transpose(square);
       T* to = panel + d * stride + r;
       if (n == L) {

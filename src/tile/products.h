@@ -69,9 +69,9 @@ class FmaProducts {
 
   const Problem& p_;
   Index block_keys_, width_;
-  T *queries_;  // (tiles, head_dim, 48)
-  T *keys_;     // chunk of key panels, see pack.h
-  T *values_;   // (chunk keys, width)
+  T* queries_;  // (tiles, head_dim, 48)
+  T* keys_;     // chunk of key panels, see pack.h
+  T* values_;   // (chunk keys, width)
 };
 
 }  // namespace

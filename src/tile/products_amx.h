@@ -98,8 +98,7 @@ class AmxProducts {
 
   /// O ← O · shrink, then plus each group's P V.
   FT_INLINE void accumulate(BlockPlace b, const float* weights, int rows, const KeyRange*, Index begin, Index end,
-                            const float* shrink,
-                            bool first, RowStates<float>) const {
+                            const float* shrink, bool first, RowStates<float>) const {
     if (!first) rescale(rows, shrink);
     if (!b.finite) return add_visible(b, weights, rows, begin, end, first);
     const KeyRange groups = groups_of(b, begin, end);
@@ -123,19 +122,17 @@ class AmxProducts {
   FT_INLINE std::uint16_t* values(BlockPlace b) const { return values_ + b.panel * block_keys_ * width_; }
 
   /// rows × columns tiles of c, two by two: each tile loaded is used twice.
-  static void multiply(const std::uint16_t* a, Index a_next, int rows, const std::uint16_t* b, Index b_next,
-                       int columns, Index steps, bool fresh, float* c) {
+  static void multiply(const std::uint16_t* a, Index a_next, int rows, const std::uint16_t* b, Index b_next, int columns,
+                       Index steps, bool fresh, float* c) {
     const auto row_of_tiles = [&](auto r, int i) {
       constexpr int R = decltype(r)::value;
       const std::uint16_t* from = a + i * a_next * kTile;
       float* to = c + i * 16 * kTileQueries;
       int j = 0;
       for (; j + 2 <= columns; j += 2)
-        Unit::template product<R, 2>(from, a_next, b + j * b_next * kTile, b_next, steps, fresh, to + j * 16,
-                                     kTileQueries);
+        Unit::template product<R, 2>(from, a_next, b + j * b_next * kTile, b_next, steps, fresh, to + j * 16, kTileQueries);
       if (j < columns)
-        Unit::template product<R, 1>(from, a_next, b + j * b_next * kTile, b_next, steps, fresh, to + j * 16,
-                                     kTileQueries);
+        Unit::template product<R, 1>(from, a_next, b + j * b_next * kTile, b_next, steps, fresh, to + j * 16, kTileQueries);
     };
     int i = 0;
     for (; i + 2 <= rows; i += 2) row_of_tiles(std::integral_constant<int, 2>{}, i);

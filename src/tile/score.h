@@ -23,7 +23,7 @@ FT_INLINE void score_registers(const T* q, const T* k, Index head_dim, const T* 
   }
   FT_UNROLL for (int c = 0; c < kQ; ++c) {
     const V scale = V::load(factor + c * L);
-    FT_UNROLL for (int r = 0; r < G; ++r) (sum[r][c] * scale).store(scores + r * kTileQueries + c * L);
+    FT_UNROLL for (int r = 0; r < G; ++r)(sum[r][c] * scale).store(scores + r * kTileQueries + c * L);
   }
 }
 

@@ -75,8 +75,7 @@ FT_INLINE void softmax_registers(T* scores, Index begin, Index end, RowStates<T>
   V count[N], mean[N], square[N];
   if constexpr (kStatistics) {
     FT_UNROLL for (int c = 0; c < N; ++c) count[c] = mean[c] = square[c] = zero;
-    for (Index j = begin; j < end; ++j)
-      FT_UNROLL for (int c = 0; c < N; ++c) {
+    for (Index j = begin; j < end; ++j) FT_UNROLL for (int c = 0; c < N; ++c) {
         const V t = V::load(scores + j * kTileQueries + c * L);
         const auto is_hidden = equal(t, hidden);
         count[c] = count[c] + select(is_hidden, zero, V::broadcast(1));
@@ -85,8 +84,7 @@ FT_INLINE void softmax_registers(T* scores, Index begin, Index end, RowStates<T>
     FT_UNROLL for (int c = 0; c < N; ++c) mean[c] = mean[c] / max_second(V::broadcast(1), count[c]);
   }
 
-  for (Index j = begin; j < end; ++j)
-    FT_UNROLL for (int c = 0; c < N; ++c) {
+  for (Index j = begin; j < end; ++j) FT_UNROLL for (int c = 0; c < N; ++c) {
       T* at = scores + j * kTileQueries + c * L;
       const V t = V::load(at);
       V p = exp2_shifted(t, stabiliser[c]);
@@ -108,8 +106,7 @@ FT_INLINE void softmax_registers(T* scores, Index begin, Index end, RowStates<T>
       const V rise = max_second(old_max[c] - V::load(state.max + c * L), V::broadcast(kFarBelow));
       const V moved = fma(rise, old_sum, V::load(state.moment + c * L));
       fma(moved, s, moment[c]).store(state.moment + c * L);
-      V all = V::load(state.count + c * L), average = V::load(state.mean + c * L),
-        squares = V::load(state.square + c * L);
+      V all = V::load(state.count + c * L), average = V::load(state.mean + c * L), squares = V::load(state.square + c * L);
       merge_moments(all, average, squares, count[c], mean[c], square[c]);
       all.store(state.count + c * L), average.store(state.mean + c * L), squares.store(state.square + c * L);
     }
@@ -117,8 +114,7 @@ FT_INLINE void softmax_registers(T* scores, Index begin, Index end, RowStates<T>
 }
 
 template <class V, bool kStatistics, bool kMark, class T = typename V::Scalar>
-FT_INLINE void softmax_tile(T* scores, int vectors, Index begin, Index end, RowStates<T> state, const T* shift,
-                            T* shrink) {
+FT_INLINE void softmax_tile(T* scores, int vectors, Index begin, Index end, RowStates<T> state, const T* shift, T* shrink) {
   constexpr int L = V::kLanes;
   int c = 0;
   const auto step = [&](auto n) {

@@ -17,10 +17,10 @@ Plan planned(const Shape& shape, DType dtype, Options options) {
     return t;
   };
   Plan plan;
-  const Status status = try_plan(tensor(shape.queries, shape.q_heads, shape.head_dim),
-                                 tensor(shape.keys, shape.kv_heads, shape.head_dim),
-                                 tensor(shape.keys, shape.kv_heads, shape.value_dim),
-                                 tensor(shape.queries, shape.q_heads, shape.value_dim), options, plan);
+  const Status status =
+      try_plan(tensor(shape.queries, shape.q_heads, shape.head_dim), tensor(shape.keys, shape.kv_heads, shape.head_dim),
+               tensor(shape.keys, shape.kv_heads, shape.value_dim), tensor(shape.queries, shape.q_heads, shape.value_dim),
+               options, plan);
   EXPECT_TRUE(status.ok()) << status.text;
   return plan;
 }

@@ -19,8 +19,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 TEST(A11_DtypesMasksDropout, A11_3_BaselineIsAlwaysThereAndRight) {
   if (std::getenv("FLASHTILE_ISA") != nullptr) GTEST_SKIP() << "FLASHTILE_ISA caps every choice";
   for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
-    Case c({.batch = 2, .queries = 9, .keys = 140, .q_heads = 4, .kv_heads = 2, .head_dim = 33, .value_dim = 19},
-           dtype);
+    Case c({.batch = 2, .queries = 9, .keys = 140, .q_heads = 4, .kv_heads = 2, .head_dim = 33, .value_dim = 19}, dtype);
     c.options.isa = Isa::scalar, c.options.causal = true, c.options.softcap = 5;
     c.fill_normal(111);
     EXPECT_EQ(std::string(c.planned().facts().isa), "scalar");
@@ -32,8 +31,7 @@ TEST(A11_DtypesMasksDropout, A11_3_BaselineIsAlwaysThereAndRight) {
 TEST(A11_DtypesMasksDropout, A11_3_EveryInstructionSetOfTheFamilyHasTheBitsOfTheBaseline) {
   for (const Setting& s : settings()) {
     SCOPED_TRACE(s.text());
-    const Shape shape{
-        .batch = 2, .queries = 9, .keys = 600, .q_heads = 4, .kv_heads = 2, .head_dim = 33, .value_dim = 19};
+    const Shape shape{.batch = 2, .queries = 9, .keys = 600, .q_heads = 4, .kv_heads = 2, .head_dim = 33, .value_dim = 19};
     Case baseline(shape, s.dtype), other(shape, s.dtype);
     for (Case* c : {&baseline, &other}) {
       c->options.causal = true, c->options.softcap = 5, c->options.arithmetic = Arithmetic::fma;
@@ -147,8 +145,7 @@ TEST(A11_DtypesMasksDropout, A11_6_MixedDtypesWork) {
             Case c({.queries = 6, .keys = 30, .q_heads = 2, .head_dim = 20, .value_dim = 12}, DTypes(q, k, v, out));
             c.options.isa = isa, c.options.causal = true;
             c.fill_normal(115);
-            EXPECT_TRUE(runs_right(c)) << name_of(q) << ", " << name_of(k) << ", " << name_of(v) << " → "
-                                       << name_of(out);
+            EXPECT_TRUE(runs_right(c)) << name_of(q) << ", " << name_of(k) << ", " << name_of(v) << " → " << name_of(out);
           }
   }
 }
@@ -161,9 +158,7 @@ TEST(A11_DtypesMasksDropout, A11_6_MasksOfEveryDtypeWorkWithEveryInput) {
       c.fill_normal(116);
       c.mask = Array(dtype, {1, 2, 6, 30});
       Random random(117);
-      c.mask.fill([&] {
-        return dtype == DType::boolean ? random.coin(0.7) : random.coin(0.2) ? -kInf : random.normal();
-      });
+      c.mask.fill([&] { return dtype == DType::boolean ? random.coin(0.7) : random.coin(0.2) ? -kInf : random.normal(); });
       EXPECT_TRUE(runs_right(c)) << "mask " << name_of(dtype);
     }
   }

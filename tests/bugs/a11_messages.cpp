@@ -26,8 +26,7 @@ void expect_message(const std::vector<std::string>& parts, Spoil spoil) {
   const Status status = try_attention(w.q, w.k, w.v, w.out, w.options);
   const std::string text = status.text;
   EXPECT_EQ(status.code, Code::invalid_argument) << text;
-  for (const std::string& part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << "\"" << text << "\" lacks " << part;
+  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "\"" << text << "\" lacks " << part;
   EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   for (Array* a : w.c.written()) EXPECT_TRUE(a->untouched()) << text;
 }
@@ -55,8 +54,7 @@ TEST(A11_Messages, A11_8_ShapesThatDoNotFit) {
 }
 
 TEST(A11_Messages, A11_8_RanksAndStrides) {
-  expect_message({"q has rank 3", "expected 4", "(batch, sequence, heads, head_dim)"},
-                 [](WrongCall& w) { w.q.rank = 3; });
+  expect_message({"q has rank 3", "expected 4", "(batch, sequence, heads, head_dim)"}, [](WrongCall& w) { w.q.rank = 3; });
   expect_message({"k has rank 0", "expected 4"}, [](WrongCall& w) { w.k = Tensor{}; });
   expect_message({"v.stride[3] = 2", "expected 1"}, [](WrongCall& w) { w.v.stride[3] = 2; });
   expect_message({"out.stride[2] = 0", "distinct"}, [](WrongCall& w) { w.out.stride[2] = 0; });
@@ -64,16 +62,14 @@ TEST(A11_Messages, A11_8_RanksAndStrides) {
 }
 
 TEST(A11_Messages, A11_8_DTypes) {
-  expect_message({"q.dtype = int32", "expected fp64, fp32, fp16 or bf16"},
-                 [](WrongCall& w) { w.q.dtype = DType::i32; });
+  expect_message({"q.dtype = int32", "expected fp64, fp32, fp16 or bf16"}, [](WrongCall& w) { w.q.dtype = DType::i32; });
   expect_message({"q fp32, k fp64, v fp32", "expected fp64 for all three or for none"},
                  [](WrongCall& w) { w.k.dtype = DType::f64; });
   expect_message({"out.dtype = bf16", "expected fp32"}, [](WrongCall& w) { w.out.dtype = DType::bf16; });
   expect_message({"mask.dtype = int64", "bool", "fp32"},
                  [](WrongCall& w) { w.options.mask = shaped<std::int64_t>({5, 7}); });
   expect_message({"lse.dtype = fp64", "expected fp32"}, [](WrongCall& w) { w.options.lse.dtype = DType::f64; });
-  expect_message({"sinks.dtype = fp64", "expected fp32"},
-                 [](WrongCall& w) { w.options.sinks = shaped<double>({32}); });
+  expect_message({"sinks.dtype = fp64", "expected fp32"}, [](WrongCall& w) { w.options.sinks = shaped<double>({32}); });
   expect_message({"key_begin.dtype = int64", "expected int32"},
                  [](WrongCall& w) { w.options.key_begin = shaped<std::int64_t>({1, 5}); });
 }
@@ -83,13 +79,11 @@ TEST(A11_Messages, A11_8_OptionalArrays) {
   expect_message({"mask.shape = (3, 1, 5, 7)", "B = 2 or 1"},
                  [](WrongCall& w) { w.options.mask = shaped<float>({3, 1, 5, 7}); });
   expect_message({"mask has rank 3", "expected 4"}, [](WrongCall& w) { w.options.mask = shaped<float>({2, 5, 7}); });
-  expect_message({"alibi_slopes.shape = (8)", "Hq = 32"},
-                 [](WrongCall& w) { w.options.alibi_slopes = shaped<float>({8}); });
+  expect_message({"alibi_slopes.shape = (8)", "Hq = 32"}, [](WrongCall& w) { w.options.alibi_slopes = shaped<float>({8}); });
   expect_message({"sinks.shape = (8)", "Hq = 32"}, [](WrongCall& w) { w.options.sinks = shaped<float>({8}); });
   expect_message({"row_scale.shape", "= 5"}, [](WrongCall& w) { w.options.row_scale = shaped<float>({2, 32, 6}); });
   expect_message({"key_end.shape", "Sq = 5"}, [](WrongCall& w) { w.options.key_end = shaped<std::int32_t>({2, 4}); });
-  expect_message({"lse.shape = (2, 5, 32)", "= 32"},
-                 [](WrongCall& w) { w.options.lse = transposed(w.options.lse, 1, 2); });
+  expect_message({"lse.shape = (2, 5, 32)", "= 32"}, [](WrongCall& w) { w.options.lse = transposed(w.options.lse, 1, 2); });
   expect_message({"entropy.shape", "= 5"}, [](WrongCall& w) { w.options.statistics.entropy.shape[2] = 4; });
   expect_message({"key_weights.shape", "= 7"}, [](WrongCall& w) { w.options.key_weights.shape[2] = 5; });
 }
@@ -112,8 +106,7 @@ TEST(A11_Messages, A11_8_Lengths) {
                  [](WrongCall& w) { w.options.key_lengths = view(long_keys, {2}); });
   expect_message({"query_lengths[0] = -1", "expected 0 to 5"},
                  [](WrongCall& w) { w.options.query_lengths = view(negative, {2}); });
-  expect_message({"key_lengths.shape = (1)", "= 2"},
-                 [](WrongCall& w) { w.options.key_lengths = view(long_keys, {1}); });
+  expect_message({"key_lengths.shape = (1)", "= 2"}, [](WrongCall& w) { w.options.key_lengths = view(long_keys, {1}); });
 }
 
 /// A packed call with these boundaries: q (6, 2, 8), k and v (9, 2, 8).
@@ -124,8 +117,7 @@ void expect_packed_message(const std::vector<std::string>& parts, const std::vec
   const Status status = c.run();
   const std::string text = status.text;
   EXPECT_EQ(status.code, Code::invalid_argument) << text;
-  for (const std::string& part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << "\"" << text << "\" lacks " << part;
+  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "\"" << text << "\" lacks " << part;
   for (Array* a : c.written()) EXPECT_TRUE(a->untouched()) << text;
 }
 

@@ -169,8 +169,7 @@ TEST(A1_MaskedRows, A1_4_NothingInHiddenKeysOrValuesMatters) {
           ASSERT_TRUE(runs_right(c));
           const bool row_0_is_empty = hiding == Hiding::window || hiding == Hiding::causal;
           for (Index i = row_0_is_empty ? 1 : 0; i < 2; ++i)
-            for (Index d = 0; d < 4; ++d)
-              EXPECT_NEAR(c.out.get(0, i, 0, d), c.v.get(0, 0, 0, d), 1e-6) << i << ", " << d;
+            for (Index d = 0; d < 4; ++d) EXPECT_NEAR(c.out.get(0, i, 0, d), c.v.get(0, 0, 0, d), 1e-6) << i << ", " << d;
           if (row_0_is_empty) expect_empty_row(c, 0, 0);
         }
       }
@@ -270,8 +269,7 @@ TEST(A1_MaskedRows, A1_7_WeightsAreExponentialsToSixDigits) {
 // vLLM PR #936 (#641), sgl PR #15757, tt-metal#41215: what lies beyond the valid length leaked in.
 TEST(A1_MaskedRows, A1_8_TailOfACacheChangesNoBit) {
   FT_FOR_EACH_SETTING(s) {
-    const Shape shape{
-        .batch = 2, .queries = 2, .keys = 32, .q_heads = 4, .kv_heads = 2, .head_dim = 16, .value_dim = 16};
+    const Shape shape{.batch = 2, .queries = 2, .keys = 32, .q_heads = 4, .kv_heads = 2, .head_dim = 16, .value_dim = 16};
     Case zero(shape, s.dtype), filled(shape, s.dtype);
     for (double tail : {kNaN, 1e30, kInf}) {
       for (Case* c : {&zero, &filled}) {

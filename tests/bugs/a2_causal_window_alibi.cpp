@@ -110,8 +110,8 @@ TEST(A2_CausalWindowAlibi, A2_3_FutureTokensNeverMatterInAnyHead) {
   FT_FOR_EACH_SETTING(s) {
     Case dense({.batch = 2, .queries = 16, .keys = 16, .q_heads = 4, .kv_heads = 4, .head_dim = 32, .value_dim = 32},
                s.dtype);
-    Case packed({.queries = 16, .keys = 16, .q_heads = 4, .kv_heads = 4, .head_dim = 32, .value_dim = 32}, {0, 16},
-                {0, 16}, s.dtype);
+    Case packed({.queries = 16, .keys = 16, .q_heads = 4, .kv_heads = 4, .head_dim = 32, .value_dim = 32}, {0, 16}, {0, 16},
+                s.dtype);
     for (Case* c : {&dense, &packed}) {
       c->options.isa = s.isa, c->options.causal = true;
       c->fill_normal(32);

@@ -56,8 +56,7 @@ TEST(A3_ScaleSoftcapPrecision, A3_1_SoftcapOfSmallScoresKeepsTheirDigits) {
       c.q.fill_value(1), c.k.fill_value(score), c.v.fill_value(1);
       ASSERT_TRUE(c.run().ok());
       const double capped = 50 * std::tanh(c.k.get(0, 0, 0, 0) / 50);
-      EXPECT_NEAR(c.logit_mean.get(0, 0, 0), capped, std::fabs(capped) * (s.dtype == DType::f64 ? 1e-13 : 1e-6))
-          << score;
+      EXPECT_NEAR(c.logit_mean.get(0, 0, 0), capped, std::fabs(capped) * (s.dtype == DType::f64 ? 1e-13 : 1e-6)) << score;
     }
   }
 }
@@ -220,8 +219,7 @@ TEST(A3_ScaleSoftcapPrecision, A3_8_FlushToZeroOfTheCallerNeitherMattersNorChang
         ASSERT_TRUE(status.ok()) << status.text;
         EXPECT_EQ(after, inside);
         for (std::size_t n = 0; n < ordinary.written().size(); ++n)
-          EXPECT_TRUE(same_bits(*ordinary.written()[n], *flushed.written()[n]))
-              << "output " << n << ", bits " << bits;
+          EXPECT_TRUE(same_bits(*ordinary.written()[n], *flushed.written()[n])) << "output " << n << ", bits " << bits;
       }
     }
   }

@@ -17,8 +17,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 TEST(A4_EmptyOddShapes, A4_1_EveryExtentMayBeZero) {
   FT_FOR_EACH_SETTING(s) {
     for (bool causal : {false, true}) {
-      const Shape usual{
-          .batch = 2, .queries = 3, .keys = 4, .q_heads = 4, .kv_heads = 2, .head_dim = 7, .value_dim = 5};
+      const Shape usual{.batch = 2, .queries = 3, .keys = 4, .q_heads = 4, .kv_heads = 2, .head_dim = 7, .value_dim = 5};
       for (int zeros = 1; zeros < 16; ++zeros) {
         Shape shape = usual;
         if (zeros & 1) shape.batch = 0;
@@ -58,8 +57,8 @@ TEST(A4_EmptyOddShapes, A4_2_NoKeysGiveZeroAndMinusInfinity) {
   FT_FOR_EACH_SETTING(s) {
     for (bool causal : {false, true}) {
       for (Layout layout : {Layout::bshd, Layout::bhsd, Layout::padded}) {
-        Case c({.batch = 2, .queries = 19, .keys = 0, .q_heads = 4, .kv_heads = 2, .head_dim = 64, .value_dim = 40},
-               s.dtype, layout);
+        Case c({.batch = 2, .queries = 19, .keys = 0, .q_heads = 4, .kv_heads = 2, .head_dim = 64, .value_dim = 40}, s.dtype,
+               layout);
         c.options.isa = s.isa, c.options.causal = causal;
         c.fill_normal(52);
         ASSERT_TRUE(runs_right(c));
@@ -90,8 +89,7 @@ void expect_equals_separate_calls(Case& packed, const std::vector<Index>& cu_q, 
         ASSERT_EQ(packed.lse.get(h, cu_q[b] + i), alone.lse.get(0, h, i)) << "sequence " << b;
         ASSERT_EQ(packed.entropy.get(h, cu_q[b] + i), alone.entropy.get(0, h, i)) << "sequence " << b;
         for (Index d = 0; d < shape.value_dim; ++d)
-          ASSERT_EQ(packed.out.get(cu_q[b] + i, h, d), alone.out.get(0, i, h, d))
-              << "sequence " << b << ", row " << i;
+          ASSERT_EQ(packed.out.get(cu_q[b] + i, h, d), alone.out.get(0, i, h, d)) << "sequence " << b << ", row " << i;
       }
       for (Index j = 0; j < shape.keys; ++j)
         ASSERT_EQ(packed.key_weights.get(h, cu_k[b] + j), alone.key_weights.get(0, h, j)) << "sequence " << b;
@@ -99,8 +97,8 @@ void expect_equals_separate_calls(Case& packed, const std::vector<Index>& cu_q, 
   }
 }
 
-void expect_packed_right(const std::vector<Index>& cu_q, const std::vector<Index>& cu_k, Index q_heads,
-                         Index kv_heads, Index head_dim) {
+void expect_packed_right(const std::vector<Index>& cu_q, const std::vector<Index>& cu_k, Index q_heads, Index kv_heads,
+                         Index head_dim) {
   FT_FOR_EACH_SETTING(s) {
     for (bool causal : {false, true}) {
       Case c({.queries = cu_q.back(),
@@ -139,8 +137,7 @@ TEST(A4_EmptyOddShapes, A4_4_SegmentsWithoutQueriesGiveTheirKeysNoWeight) {
 TEST(A4_EmptyOddShapes, A4_5_EmptySlotsOfADecodeBatchAreWritten) {
   FT_FOR_EACH_SETTING(s) {
     for (bool causal : {false, true}) {
-      Case c({.batch = 8, .queries = 1, .keys = 16, .q_heads = 4, .kv_heads = 2, .head_dim = 32, .value_dim = 32},
-             s.dtype);
+      Case c({.batch = 8, .queries = 1, .keys = 16, .q_heads = 4, .kv_heads = 2, .head_dim = 32, .value_dim = 32}, s.dtype);
       c.options.isa = s.isa, c.options.causal = causal;
       c.fill_normal(55);
       c.key_lengths = Array::ints({5, 0, 0, 16, 0, 1, 0, 0});

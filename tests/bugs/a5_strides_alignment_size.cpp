@@ -16,8 +16,7 @@ const double kNaN = std::numeric_limits<double>::quiet_NaN();
 // bits, also when only one of q, k and v is stored otherwise.
 TEST(A5_StridesAlignmentSize, A5_1_LayoutsGiveEqualBits) {
   FT_FOR_EACH_SETTING(s) {
-    const Shape shape{
-        .batch = 2, .queries = 9, .keys = 70, .q_heads = 4, .kv_heads = 2, .head_dim = 20, .value_dim = 12};
+    const Shape shape{.batch = 2, .queries = 9, .keys = 70, .q_heads = 4, .kv_heads = 2, .head_dim = 20, .value_dim = 12};
     Case dense(shape, s.dtype);
     dense.options.isa = s.isa;
     dense.fill_normal(61);
@@ -51,8 +50,7 @@ TEST(A5_StridesAlignmentSize, A5_1_InnermostStrideOtherThanOneIsRefusedByName) {
     c.out.poison();
     const Status status = try_attention(tensors[0], tensors[1], tensors[2], tensors[3], c.wired());
     EXPECT_EQ(status.code, Code::invalid_argument);
-    EXPECT_NE(std::string(status.text).find(std::string(names[which]) + ".stride[3] = 12; expected 1"),
-              std::string::npos)
+    EXPECT_NE(std::string(status.text).find(std::string(names[which]) + ".stride[3] = 12; expected 1"), std::string::npos)
         << status.text;
     for (Array* a : c.written()) EXPECT_TRUE(a->untouched());
   }
@@ -62,8 +60,7 @@ TEST(A5_StridesAlignmentSize, A5_1_InnermostStrideOtherThanOneIsRefusedByName) {
 TEST(A5_StridesAlignmentSize, A5_2_StrideZeroHeadsEqualACopy) {
   FT_FOR_EACH_SETTING(s) {
     for (Index keys : {33, 65, 97, 1, 129}) {
-      const Shape copy{
-          .batch = 2, .queries = 5, .keys = keys, .q_heads = 6, .kv_heads = 6, .head_dim = 32, .value_dim = 32};
+      const Shape copy{.batch = 2, .queries = 5, .keys = keys, .q_heads = 6, .kv_heads = 6, .head_dim = 32, .value_dim = 32};
       Shape single = copy;
       single.kv_heads = 1;
       Case copied(copy, s.dtype), shared(single, s.dtype);
@@ -94,8 +91,7 @@ TEST(A5_StridesAlignmentSize, A5_2_StrideZeroHeadsEqualACopy) {
 // pytorch#146377: a slice of a longer array. Forward part: nothing outside the slice is read or written.
 TEST(A5_StridesAlignmentSize, A5_3_SliceOfALongerArray) {
   FT_FOR_EACH_SETTING(s) {
-    Case c({.batch = 2, .queries = 30, .keys = 290, .q_heads = 2, .kv_heads = 2, .head_dim = 16, .value_dim = 16},
-           s.dtype);
+    Case c({.batch = 2, .queries = 30, .keys = 290, .q_heads = 2, .kv_heads = 2, .head_dim = 16, .value_dim = 16}, s.dtype);
     c.options.isa = s.isa;
     c.fill_normal(65);
     for (Array* a : {&c.q, &c.k, &c.v})
@@ -132,8 +128,7 @@ TEST(A5_StridesAlignmentSize, A5_3_SliceOfALongerArray) {
 // pytorch#133671: the output is what its strides say, not what its memory order suggests.
 TEST(A5_StridesAlignmentSize, A5_4_OutputIsWrittenByItsOwnStrides) {
   FT_FOR_EACH_SETTING(s) {
-    const Shape shape{
-        .batch = 2, .queries = 5, .keys = 12, .q_heads = 3, .kv_heads = 3, .head_dim = 8, .value_dim = 8};
+    const Shape shape{.batch = 2, .queries = 5, .keys = 12, .q_heads = 3, .kv_heads = 3, .head_dim = 8, .value_dim = 8};
     Case c(shape, s.dtype), other(shape, s.dtype);
     for (Case* x : {&c, &other}) x->options.isa = s.isa, x->fill_normal(66);
     // out stored (S, B, H, D), LSE stored (S, H, B)
@@ -147,8 +142,7 @@ TEST(A5_StridesAlignmentSize, A5_4_OutputIsWrittenByItsOwnStrides) {
 // xformers#813, #722; comfy-kitchen PR #115; vamp PR #14; distopia PR #39: nothing needs more alignment than its type.
 TEST(A5_StridesAlignmentSize, A5_5_EveryPointerOffByOneElement) {
   FT_FOR_EACH_SETTING(s) {
-    const Shape shape{
-        .batch = 1, .queries = 7, .keys = 43, .q_heads = 2, .kv_heads = 1, .head_dim = 33, .value_dim = 17};
+    const Shape shape{.batch = 1, .queries = 7, .keys = 43, .q_heads = 2, .kv_heads = 1, .head_dim = 33, .value_dim = 17};
     const auto make = [&](Placement placement) {
       auto c = std::make_unique<Case>(shape, s.dtype, Layout::bshd, placement);
       c->options.isa = s.isa;
@@ -179,8 +173,7 @@ TEST(A5_StridesAlignmentSize, A5_5_SliceOfAMaskEqualsItsCopy) {
       Case copied(shape, s.dtype), sliced(shape, s.dtype);
       for (Case* c : {&copied, &sliced}) c->options.isa = s.isa, c->fill_normal(71);
       sliced.mask = Array(dtype, {7, 43}, std::vector<Index>{51, 1}, Placement{Placement::Edge::begin, 1});
-      sliced.mask.fill(
-          [n = 0, dtype]() mutable { return dtype == DType::boolean ? n++ % 3 != 0 : 0.25 * (n++ % 9); });
+      sliced.mask.fill([n = 0, dtype]() mutable { return dtype == DType::boolean ? n++ % 3 != 0 : 0.25 * (n++ % 9); });
       copied.mask = Array(dtype, {7, 43});
       copied.mask.copy_from(sliced.mask);
       EXPECT_TRUE(same_results(copied, sliced));
@@ -265,8 +258,7 @@ TEST(A5_StridesAlignmentSize, A5_6_StridesBeyond32BitsAreExact) {
                         {"row_scale row", &Case::row_scale, 2}};
   for (const Setting& s : settings({DType::f32, DType::bf16})) {
     SCOPED_TRACE(s.text());
-    Case c({.batch = 3, .queries = 3, .keys = 3, .q_heads = 3, .kv_heads = 3, .head_dim = 5, .value_dim = 5},
-           s.dtype);
+    Case c({.batch = 3, .queries = 3, .keys = 3, .q_heads = 3, .kv_heads = 3, .head_dim = 5, .value_dim = 5}, s.dtype);
     c.options.isa = s.isa;
     c.fill_normal(72);
     c.mask = Array(DType::boolean, {3, 3, 3, 3});

@@ -67,8 +67,7 @@ TEST(A6_Invariance, A6_4_DecodeOverALongCacheEqualsPrefill) {
       for (int threads : {1, 4}) {
         Case c(one, s.dtype);
         c.options = full.options, c.options.threads = threads;
-        copy_rows(c.q, full.q, 1, 1, row), copy_rows(c.k, full.k, 1, one.keys, 0),
-            copy_rows(c.v, full.v, 1, one.keys, 0);
+        copy_rows(c.q, full.q, 1, 1, row), copy_rows(c.k, full.k, 1, one.keys, 0), copy_rows(c.v, full.v, 1, one.keys, 0);
         ASSERT_TRUE(c.run().ok());
         expect_equal_row(c, 0, 0, full, row);
         if (::testing::Test::HasFatalFailure()) FAIL() << "row " << row << ", threads " << threads;
@@ -81,8 +80,7 @@ TEST(A6_Invariance, A6_4_DecodeOverALongCacheEqualsPrefill) {
 TEST(A6_Invariance, A6_4_HeadKeepsItsBitsForEveryNumberOfHeads) {
   FT_FOR_EACH_SETTING(s) {
     for (Index kv_heads : {1, 2, 4, 8}) {
-      Case all({.queries = 5, .keys = 150, .q_heads = 8, .kv_heads = kv_heads, .head_dim = 24, .value_dim = 16},
-               s.dtype);
+      Case all({.queries = 5, .keys = 150, .q_heads = 8, .kv_heads = kv_heads, .head_dim = 24, .value_dim = 16}, s.dtype);
       all.options.isa = s.isa;
       all.fill_normal(83);
       ASSERT_TRUE(runs_right(all));
@@ -99,8 +97,7 @@ TEST(A6_Invariance, A6_4_HeadKeepsItsBitsForEveryNumberOfHeads) {
         ASSERT_TRUE(one.run().ok());
         for (Index i = 0; i < 5; ++i) {
           ASSERT_EQ(one.lse.get(0, 0, i), all.lse.get(0, h, i)) << place(0, h, i);
-          for (Index d = 0; d < 16; ++d)
-            ASSERT_EQ(one.out.get(0, i, 0, d), all.out.get(0, i, h, d)) << place(0, h, i, d);
+          for (Index d = 0; d < 16; ++d) ASSERT_EQ(one.out.get(0, i, 0, d), all.out.get(0, i, h, d)) << place(0, h, i, d);
         }
       }
     }
@@ -132,8 +129,7 @@ TEST(A6_Invariance, A6_5_ThreadsChangeNoBit) {
 // The same question one level down: shares of a plan, run backwards and one after another.
 TEST(A6_Invariance, A6_5_SharesOfAPlanRunInAnyOrderChangeNoBit) {
   FT_FOR_EACH_SETTING(s) {
-    Case c({.batch = 2, .queries = 37, .keys = 90, .q_heads = 3, .kv_heads = 3, .head_dim = 16, .value_dim = 16},
-           s.dtype);
+    Case c({.batch = 2, .queries = 37, .keys = 90, .q_heads = 3, .kv_heads = 3, .head_dim = 16, .value_dim = 16}, s.dtype);
     c.options.isa = s.isa, c.options.causal = true;
     c.fill_normal(85);
     ASSERT_TRUE(c.run().ok());
@@ -149,8 +145,7 @@ TEST(A6_Invariance, A6_5_SharesOfAPlanRunInAnyOrderChangeNoBit) {
         ASSERT_TRUE(status.ok()) << status.text;
       }
       EXPECT_TRUE(workspace.guards_intact());
-      for (std::size_t n = 0; n < want.size(); ++n)
-        EXPECT_EQ(c.written()[n]->values(), want[n]) << workers << ", " << n;
+      for (std::size_t n = 0; n < want.size(); ++n) EXPECT_EQ(c.written()[n]->values(), want[n]) << workers << ", " << n;
     }
   }
 }

@@ -13,8 +13,7 @@
 namespace flashtile::testing {
 namespace {
 
-const Shape kShape{
-    .batch = 2, .queries = 33, .keys = 70, .q_heads = 4, .kv_heads = 2, .head_dim = 24, .value_dim = 16};
+const Shape kShape{.batch = 2, .queries = 33, .keys = 70, .q_heads = 4, .kv_heads = 2, .head_dim = 24, .value_dim = 16};
 
 Case usual(const Setting& s, int threads, std::uint64_t seed = 91) {
   Case c(kShape, s.dtype);

@@ -53,8 +53,8 @@ class Command : public ::testing::Test {
 
   /// Runs the command with these words, which the shell splits; `environment` stands before it.
   Result run(const std::string& words, const std::string& environment = "") const {
-    const std::string line = environment + " '" FLASHTILE_BINARY_DIR "/flashtile' " + words + " > '" +
-                             path("stdout") + "' 2> '" + path("stderr") + "'";
+    const std::string line = environment + " '" FLASHTILE_BINARY_DIR "/flashtile' " + words + " > '" + path("stdout") +
+                             "' 2> '" + path("stderr") + "'";
     const int status = std::system(line.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(path("stdout")), contents(path("stderr"))};
   }
@@ -87,9 +87,8 @@ TEST_F(Command, RealLayerIsWithinTheBoundsAndShowsItsHeads) {
   const Result r = run("run " + kLayer + " --check");
   EXPECT_EQ(r.status, 0) << r.out << r.err;
   EXPECT_EQ(r.err, "");
-  for (const char* const text :
-       {"softmax(0.176777 · Q Kᵀ) V", "(1, 256, 12, 32)", "(1, 12, 256, 256)", "never stored", "100,663,296 FLOPs",
-        "workspace", "Within the bounds", "entropy", "largest"})
+  for (const char* const text : {"softmax(0.176777 · Q Kᵀ) V", "(1, 256, 12, 32)", "(1, 12, 256, 256)", "never stored",
+                                 "100,663,296 FLOPs", "workspace", "Within the bounds", "entropy", "largest"})
     EXPECT_THAT(r.out, HasSubstr(text));
   EXPECT_EQ(r.out.find('\033'), std::string::npos) << "colour goes to terminals only";
 }
@@ -117,8 +116,7 @@ TEST_F(Command, JsonHasEveryPartOfTheReport) {
   EXPECT_GT(j["check"]["rounding_relative_rms"].get<double>(), 0);
   for (const char* const key : {"isa", "arithmetic", "threads", "tile_queries", "block_keys", "tasks", "why"})
     EXPECT_TRUE(j["engine"].contains(key)) << key;
-  for (const char* const key : {"best_seconds", "median_seconds", "repeats"})
-    EXPECT_TRUE(j["time"].contains(key)) << key;
+  for (const char* const key : {"best_seconds", "median_seconds", "repeats"}) EXPECT_TRUE(j["time"].contains(key)) << key;
   EXPECT_TRUE(j["work"].contains("workspace_bytes"));
   EXPECT_THAT(j["problem"].get<std::string>(), HasSubstr("1x256x12x32"));
 }
@@ -148,12 +146,10 @@ TEST_F(Command, EveryOptionTogetherIsWithinTheBounds) {
 
 TEST_F(Command, OptionsNameArraysOfTheInputFile) {
   std::vector<files::Array> arrays;
-  for (const char* const name : {"query", "key", "value"})
-    arrays.push_back(normal_array(name, DType::f32, {1, 6, 2, 8}, 3));
+  for (const char* const name : {"query", "key", "value"}) arrays.push_back(normal_array(name, DType::f32, {1, 6, 2, 8}, 3));
   arrays.push_back(files::make_array("hide", DType::boolean, {6, 6}));  // nothing visible
   files::write_arrays(path("in.npz"), arrays);
-  const json j =
-      run_json("run " + path("in.npz") + " --names query,key,value --mask hide --check --out " + path("o.npz"));
+  const json j = run_json("run " + path("in.npz") + " --names query,key,value --mask hide --check --out " + path("o.npz"));
   EXPECT_TRUE(j["check"]["passed"].get<bool>());
   const files::ArrayFile out = files::ArrayFile::open(path("o.npz"));
   const files::Array o = out.read("out"), lse = out.read("lse");
@@ -176,8 +172,7 @@ TEST_F(Command, ThreeFilesAndOtherLayoutsGiveTheSameBits) {
   }
   files::write_arrays(path("in.safetensors"), bshd);
   ASSERT_EQ(run("run " + path("in.safetensors") + " --out " + path("a.npy")).status, 0);
-  ASSERT_EQ(run("run " + path("q.npy") + " " + path("k.npy") + " " + path("v.npy") + " --layout bhsd --out " +
-                path("b.npy"))
+  ASSERT_EQ(run("run " + path("q.npy") + " " + path("k.npy") + " " + path("v.npy") + " --layout bhsd --out " + path("b.npy"))
                 .status,
             0);
   const files::Array a = only_array(path("a.npy")), b = only_array(path("b.npy"));
@@ -193,8 +188,7 @@ TEST_F(Command, HeadDimThatIsNotLastIsCopiedIntoPlace) {
   for (const char* const name : {"q", "k", "v"}) {
     sd.push_back(normal_array(name, DType::f32, {7, 3}, static_cast<std::uint64_t>(name[0])));
     ds.push_back(files::make_array(name, DType::f32, {3, 7}));
-    for (std::int64_t i = 0; i < 21; ++i)
-      store(at(sd.back(), i), DType::f32, ds.back().bytes.data(), i % 3 * 7 + i / 3);
+    for (std::int64_t i = 0; i < 21; ++i) store(at(sd.back(), i), DType::f32, ds.back().bytes.data(), i % 3 * 7 + i / 3);
   }
   files::write_arrays(path("sd.npz"), sd);
   files::write_arrays(path("ds.npz"), ds);
@@ -212,8 +206,7 @@ TEST_F(Command, OutputsComeBackFromEveryFormat) {
     const files::ArrayFile file = files::ArrayFile::open(path(name));
     ASSERT_EQ(file.entries().size(), 7u) << name;
     EXPECT_EQ(file.read("out").dtype, DType::bf16);
-    for (const char* const row :
-         {"lse", "largest_weight", "entropy", "logit_mean", "logit_deviation", "key_weights"}) {
+    for (const char* const row : {"lse", "largest_weight", "entropy", "logit_mean", "logit_deviation", "key_weights"}) {
       const files::Array a = file.read(row);
       EXPECT_EQ(a.shape, (std::vector<std::int64_t>{1, 12, 256})) << row;
       for (std::int64_t i = 0; i < a.elements(); ++i) ASSERT_TRUE(std::isfinite(at(a, i))) << row << " " << i;
@@ -283,8 +276,7 @@ TEST_F(Command, InfoSaysWhatIsChosenAndWhy) {
   EXPECT_GE(chosen, 1);  // two where amx stands beside the best of the fma family
   EXPECT_GT(rejected, 0);
   EXPECT_GE(j["threads"]["default"].get<int>(), 1);
-  for (const char* const key : {"version", "commit", "compiler", "caches", "cpu"})
-    EXPECT_TRUE(j.contains(key)) << key;
+  for (const char* const key : {"version", "commit", "compiler", "caches", "cpu"}) EXPECT_TRUE(j.contains(key)) << key;
 }
 
 TEST_F(Command, IsaIsCappedByTheEnvironmentAndInfoSaysSo) {

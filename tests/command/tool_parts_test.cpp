@@ -22,8 +22,7 @@ TEST(Bound, HasTheDocumentedValues) {
   EXPECT_NEAR(bound({.head_dim = 64}), 3.8e-7, 1e-15);
   EXPECT_NEAR(bound({.head_dim = 128}), 4.7e-7, 1e-15);
   EXPECT_DOUBLE_EQ(bound({.inputs = DType::f64, .output = DType::f64, .head_dim = 64}), 1e-15);
-  const Accuracy half = {
-      .inputs = DType::f16, .output = DType::f16, .rounding_output = 2e-4, .rounding_inputs = 2e-4};
+  const Accuracy half = {.inputs = DType::f16, .output = DType::f16, .rounding_output = 2e-4, .rounding_inputs = 2e-4};
   EXPECT_NEAR(bound(half), 1.02 * 2e-4, 1e-8);
   Accuracy tile = half;
   tile.inputs = tile.output = DType::bf16, tile.family = Family::amx;
@@ -45,8 +44,8 @@ TEST(Bound, GrowsWithWhatIsRoundedAndWithLittleElse) {
 class Check : public ::testing::TestWithParam<DType> {
  protected:
   static Call computed(DType dtype) {
-    Call call({.batch = 2, .queries = 20, .keys = 70, .heads = 2, .kv_heads = 1, .head_dim = 16, .value_dim = 12},
-              dtype, dtype);
+    Call call({.batch = 2, .queries = 20, .keys = 70, .heads = 2, .kv_heads = 1, .head_dim = 16, .value_dim = 12}, dtype,
+              dtype);
     call.fill_normal(5);
     call.options.causal = true;
     call.options.arithmetic = Arithmetic::fma;
@@ -62,17 +61,14 @@ class Check : public ::testing::TestWithParam<DType> {
 TEST_P(Check, RightOutputsPass) {
   Call call = computed(GetParam());
   const CheckResult r = judged(call);
-  EXPECT_TRUE(r.passed()) << r.relative_rms << " " << r.rms_bound << " " << r.worst_element << " " << r.lse_max_abs
-                          << " " << r.lse_bound;
+  EXPECT_TRUE(r.passed()) << r.relative_rms << " " << r.rms_bound << " " << r.worst_element << " " << r.lse_max_abs << " "
+                          << r.lse_bound;
   EXPECT_EQ(r.rows, 2 * 20 * 2);
 }
 
 TEST_P(Check, EachOfManyKindsOfWrongOutputFails) {
   const DType dtype = GetParam();
-  const double unit = dtype == DType::f64   ? 0x1p-52
-                      : dtype == DType::f32 ? 0x1p-23
-                      : dtype == DType::f16 ? 0x1p-10
-                                            : 0x1p-7;
+  const double unit = dtype == DType::f64 ? 0x1p-52 : dtype == DType::f32 ? 0x1p-23 : dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
   Call one = computed(dtype);  // one element
   store(at(one.out, 100) + 100 * unit, dtype, one.out.bytes.data(), 100);
   EXPECT_FALSE(judged(one).passed());
@@ -106,8 +102,8 @@ INSTANTIATE_TEST_SUITE_P(DTypes, Check, ::testing::Values(DType::f64, DType::f32
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 TEST(Check, InfinitiesAndNansOfTheAnswerItselfPass) {
-  Call call({.batch = 1, .queries = 3, .keys = 4, .heads = 1, .kv_heads = 1, .head_dim = 2, .value_dim = 2},
-            DType::f32, DType::f32);
+  Call call({.batch = 1, .queries = 3, .keys = 4, .heads = 1, .kv_heads = 1, .head_dim = 2, .value_dim = 2}, DType::f32,
+            DType::f32);
   call.fill_normal(1);
   store(NAN, DType::f32, call.q.bytes.data(), 2);  // row 1
   call.options.window = {.left = -1, .right = 0};
@@ -148,8 +144,7 @@ TEST(Store, RoundsOnceFromTheExactValue) {
 }
 
 TEST(NormalArray, HasMeanZeroAndDeviationOneAndDependsOnTheSeed) {
-  const files::Array a = normal_array("a", DType::f64, {1001, 101}, 1),
-                     b = normal_array("b", DType::f64, {1001, 101}, 2);
+  const files::Array a = normal_array("a", DType::f64, {1001, 101}, 1), b = normal_array("b", DType::f64, {1001, 101}, 2);
   const auto at = [](const files::Array& x, std::int64_t i) { return element(x.bytes.data(), x.dtype, i); };
   double sum = 0, squares = 0, product = 0;
   const auto n = static_cast<double>(a.elements());

@@ -18,8 +18,10 @@ struct Surroundings {
   std::vector<float> q_data, k_data, v_data, out_data, lse_data;
 
   Surroundings()
-      : q_data(filled(kBatch * kQueries * kHeads * kDim, 1)), k_data(filled(kBatch * kKeys * kKvHeads * kDim, 2)),
-        v_data(filled(kBatch * kKeys * kKvHeads * kDim, 3)), out_data(q_data.size(), NAN),
+      : q_data(filled(kBatch * kQueries * kHeads * kDim, 1)),
+        k_data(filled(kBatch * kKeys * kKvHeads * kDim, 2)),
+        v_data(filled(kBatch * kKeys * kKvHeads * kDim, 3)),
+        out_data(q_data.size(), NAN),
         lse_data(kBatch * kHeads * kQueries, NAN) {}
 
   static std::vector<float> filled(std::int64_t n, std::uint32_t state) {
@@ -29,11 +31,11 @@ struct Surroundings {
   }
 };
 
-#define FT_NAMES_OF(s)                                                                                               \
-  [[maybe_unused]] const ConstTensor q = view(s.q_data.data(), {s.kBatch, s.kQueries, s.kHeads, s.kDim});            \
-  [[maybe_unused]] const ConstTensor k = view(s.k_data.data(), {s.kBatch, s.kKeys, s.kKvHeads, s.kDim});             \
-  [[maybe_unused]] const ConstTensor v = view(s.v_data.data(), {s.kBatch, s.kKeys, s.kKvHeads, s.kDim});             \
-  [[maybe_unused]] const Tensor out = view(s.out_data.data(), {s.kBatch, s.kQueries, s.kHeads, s.kDim});             \
+#define FT_NAMES_OF(s)                                                                                    \
+  [[maybe_unused]] const ConstTensor q = view(s.q_data.data(), {s.kBatch, s.kQueries, s.kHeads, s.kDim}); \
+  [[maybe_unused]] const ConstTensor k = view(s.k_data.data(), {s.kBatch, s.kKeys, s.kKvHeads, s.kDim});  \
+  [[maybe_unused]] const ConstTensor v = view(s.v_data.data(), {s.kBatch, s.kKeys, s.kKvHeads, s.kDim});  \
+  [[maybe_unused]] const Tensor out = view(s.out_data.data(), {s.kBatch, s.kQueries, s.kHeads, s.kDim});  \
   [[maybe_unused]] const Tensor lse = view(s.lse_data.data(), {s.kBatch, s.kHeads, s.kQueries});
 
 /// Blocks throw when something is refused, and may assert.

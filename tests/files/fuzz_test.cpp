@@ -46,14 +46,13 @@ void spoil_once(std::string& bytes, Generator& random) {
   switch (random.below(7)) {
     case 0: return overwrite(bytes, at, std::string(1, static_cast<char>(random.next())));
     case 1:
-      return overwrite(bytes, at,
-                       std::string(1, static_cast<char>(bytes.empty() ? 0 : bytes[at] ^ 1 << random.below(8))));
+      return overwrite(bytes, at, std::string(1, static_cast<char>(bytes.empty() ? 0 : bytes[at] ^ 1 << random.below(8))));
     case 2: bytes.resize(at); return;
     case 3: bytes.erase(at, 1 + random.below(8)); return;
     case 4: bytes.insert(at, bytes.substr(random.below(bytes.size()), 1 + random.below(40))); return;
     case 5:
-      return overwrite(
-          bytes, at, little(kNumbers[random.below(std::size(kNumbers))]).substr(0, std::size_t{1} << random.below(4)));
+      return overwrite(bytes, at,
+                       little(kNumbers[random.below(std::size(kNumbers))]).substr(0, std::size_t{1} << random.below(4)));
     case 6: return overwrite(bytes, at, kWords[random.below(std::size(kWords))]);
   }
 }

@@ -203,7 +203,11 @@ TEST(Npz, ADeflateStreamWithSomethingBehindItIsRefused) {
   // place, so that one is moved.
   std::string z = one_entry(true);
   const std::size_t record = z.find(kRecord), end = z.rfind(kEnd);
-  const std::uint32_t packed = [&] { std::uint32_t n; std::memcpy(&n, z.data() + 18, 4); return n; }();
+  const std::uint32_t packed = [&] {
+    std::uint32_t n;
+    std::memcpy(&n, z.data() + 18, 4);
+    return n;
+  }();
   z = patched(patched(z, 18, packed + 1), record + 20, packed + 1);
   z = patched(z, end + 16, static_cast<std::uint32_t>(record + 1));
   z.insert(record, "x");

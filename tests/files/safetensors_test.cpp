@@ -75,8 +75,8 @@ TEST(Safetensors, RangesOutsideTheDataAreRefused) {
 
 TEST(Safetensors, HolesAndOverlapsAreRefused) {
   const auto two = [](const std::string& a, const std::string& b) {
-    return R"({"a":{"dtype":"BOOL","shape":[4],"data_offsets":)" + a +
-           R"(},"b":{"dtype":"I8","shape":[4],"data_offsets":)" + b + "}}";
+    return R"({"a":{"dtype":"BOOL","shape":[4],"data_offsets":)" + a + R"(},"b":{"dtype":"I8","shape":[4],"data_offsets":)" +
+           b + "}}";
   };
   EXPECT_EQ(open_bytes(safetensors(two("[4,8]", "[0,4]"), 8)).entries().size(), 2u);
   expect_header_refused(two("[0,4]", "[0,4]"), 8, {"begins at 4"});

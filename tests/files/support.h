@@ -103,8 +103,7 @@ void expect_refused(F&& call, const std::vector<std::string>& words) {
     call();
   } catch (const FileError& error) {
     const std::string text = error.what();
-    EXPECT_TRUE(is_utf8(text) && std::none_of(text.begin(), text.end(), [](char c) { return c >= 0 && c < 32; }))
-        << text;
+    EXPECT_TRUE(is_utf8(text) && std::none_of(text.begin(), text.end(), [](char c) { return c >= 0 && c < 32; })) << text;
     EXPECT_LT(text.size(), 1000u) << text;
     for (const std::string& word : words) EXPECT_NE(text.find(word), std::string::npos) << word << "\n  in: " << text;
     return;

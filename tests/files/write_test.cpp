@@ -146,12 +146,10 @@ TEST(Write, WhatCannotBeWrittenIsRefusedAndTheOldFileStays) {
   expect_refused([&] { write_arrays(folder / "a.txt", one(two[0])); }, {"extension = '.txt'", ".npy, .npz"});
   expect_refused([&] { write_arrays(folder / "a.npz", one(two[0]), {.metadata = {{"a", "b"}}}); }, {"metadata"});
   expect_refused([&] { write_arrays(folder / "a.npy", one(two[0]), {.compress = true}); }, {"compress"});
-  expect_refused([&] { write_arrays(folder / "a.npz", one(counting("../a", DType::f32, {3}))); },
-                 {"array name = '../a'"});
+  expect_refused([&] { write_arrays(folder / "a.npz", one(counting("../a", DType::f32, {3}))); }, {"array name = '../a'"});
   expect_refused([&] { write_arrays(folder / "a.safetensors", one(counting("__metadata__", DType::f32, {3}))); },
                  {"array name"});
-  expect_refused([&] { write_arrays(folder / "a.safetensors", one(two[0]), {.metadata = {{"a", "\xff"}}}); },
-                 {"UTF-8"});
+  expect_refused([&] { write_arrays(folder / "a.safetensors", one(two[0]), {.metadata = {{"a", "\xff"}}}); }, {"UTF-8"});
   EXPECT_EQ(folder.names(), (std::vector<std::string>{"a.npy", "a.npz", "a.safetensors"}));
 }
 

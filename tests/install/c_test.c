@@ -60,15 +60,13 @@ static void null_and_malformed_arguments_are_refused_by_name(void) {
   check(refused(flashtile_attention(&q, &bad, &v, &o, NULL), "k.rank = 5"), "a rank above 4 is refused");
   bad.rank = -1;
   options.mask = &bad;
-  check(refused(flashtile_attention(&q, &k, &v, &o, &options), "mask.rank = -1"),
-        "an option's rank is refused by name");
+  check(refused(flashtile_attention(&q, &k, &v, &o, &options), "mask.rank = -1"), "an option's rank is refused by name");
   options = known_options();
   options.alignment = 2;
   check(refused(flashtile_attention(&q, &k, &v, &o, &options), "alignment = 2"), "an alignment is not guessed");
   options = known_options();
   options.isa = 256;
-  check(refused(flashtile_attention(&q, &k, &v, &o, &options), "isa = 256"),
-        "an instruction set is not cut to a byte");
+  check(refused(flashtile_attention(&q, &k, &v, &o, &options), "isa = 256"), "an instruction set is not cut to a byte");
   options = known_options();
   options.arithmetic = -1;
   check(refused(flashtile_plan_create(&q, &k, &v, &o, &options, &plan), "arithmetic = -1"), "arithmetic is checked");
@@ -108,8 +106,8 @@ static void structs_of_other_versions_are_understood(void) {
 
   flashtile_options made;
   memset(&made, 0x5a, sizeof made);
-  check(flashtile_options_init(&made, sizeof made) == FLASHTILE_OK && made.struct_size == sizeof made &&
-            made.causal == 0 && made.score_modifier.context == NULL,
+  check(flashtile_options_init(&made, sizeof made) == FLASHTILE_OK && made.struct_size == sizeof made && made.causal == 0 &&
+            made.score_modifier.context == NULL,
         "flashtile_options_init gives neutral options");
   struct {
     flashtile_machine known;
@@ -117,9 +115,8 @@ static void structs_of_other_versions_are_understood(void) {
   } machine;
   memset(&machine, 0x5a, sizeof machine);
   machine.known.struct_size = sizeof machine;
-  check(
-      flashtile_machine_report(&machine.known) == FLASHTILE_OK && machine.unknown == 0 && machine.known.threads >= 1,
-      "a newer report's unknown tail becomes 0");
+  check(flashtile_machine_report(&machine.known) == FLASHTILE_OK && machine.unknown == 0 && machine.known.threads >= 1,
+        "a newer report's unknown tail becomes 0");
   machine.known.struct_size = offsetof(flashtile_machine, threads);
   machine.known.threads = -7;
   check(flashtile_machine_report(&machine.known) == FLASHTILE_OK && machine.known.threads == -7,
@@ -133,8 +130,7 @@ static void scale_zero_means_zero(void) {
   check(flashtile_attention(&q, &k, &v, &o, &options) == FLASHTILE_OK && out_is(2, 2, 2, 2),
         "an explicit scale of 0 weighs all keys alike");
   options.has_scale = 0;
-  check(flashtile_attention(&q, &k, &v, &o, &options) == FLASHTILE_OK && !out_is(2, 2, 2, 2),
-        "no scale is 1/sqrt(D)");
+  check(flashtile_attention(&q, &k, &v, &o, &options) == FLASHTILE_OK && !out_is(2, 2, 2, 2), "no scale is 1/sqrt(D)");
   options.has_window = 1;
   options.window_left = 0;
   options.window_right = 0;
@@ -146,8 +142,7 @@ static void hide_key(void* context, const flashtile_score_tile* tile) {
   float* scores = (float*)tile->scores;
   for (int64_t i = 0; i < tile->queries; ++i)
     for (int64_t j = 0; j < tile->keys; ++j)
-      if (tile->key + j == *(const int64_t*)context)
-        scores[i * tile->query_stride + j * tile->key_stride] = -INFINITY;
+      if (tile->key + j == *(const int64_t*)context) scores[i * tile->query_stride + j * tile->key_stride] = -INFINITY;
 }
 
 static int32_t always_mixed(void* context, int64_t batch, int64_t head, int64_t query_begin, int64_t query_end,
@@ -183,8 +178,7 @@ static void plans_run_in_shares_and_keep_their_score_modifier(void) {
       check(flashtile_plan_run(plan, &arrays, workspace, size, worker, 2) == FLASHTILE_OK, "each share runs");
     check(hidden == 0 ? out_is(4, 0, 4, 0) : out_is(0, 4, 0, 4), "the modifier hides the key that it says");
   }
-  check(refused(flashtile_plan_run(plan, &arrays, workspace, size, 2, 2), "worker"),
-        "a share beyond the last is refused");
+  check(refused(flashtile_plan_run(plan, &arrays, workspace, size, 2, 2), "worker"), "a share beyond the last is refused");
   free(workspace);
 
   flashtile_facts facts;
@@ -202,8 +196,7 @@ static void plans_run_in_shares_and_keep_their_score_modifier(void) {
 
 static void the_library_says_what_it_is(void) {
   char expected[32];
-  snprintf(expected, sizeof expected, "%d.%d.%d", FLASHTILE_VERSION_MAJOR, FLASHTILE_VERSION_MINOR,
-           FLASHTILE_VERSION_PATCH);
+  snprintf(expected, sizeof expected, "%d.%d.%d", FLASHTILE_VERSION_MAJOR, FLASHTILE_VERSION_MINOR, FLASHTILE_VERSION_PATCH);
   check(strcmp(flashtile_version(), expected) == 0, "version and header agree");
   check(flashtile_version_number() ==
             FLASHTILE_VERSION_MAJOR * 10000 + FLASHTILE_VERSION_MINOR * 100 + FLASHTILE_VERSION_PATCH,
@@ -216,8 +209,7 @@ static void the_library_says_what_it_is(void) {
     int32_t isa = -1;
     chosen += reports[i].chosen;
     scalar += reports[i].isa == FLASHTILE_SCALAR && reports[i].available;
-    check(flashtile_parse_isa(reports[i].name, &isa) == FLASHTILE_OK && isa == reports[i].isa,
-          "names are parsed back");
+    check(flashtile_parse_isa(reports[i].name, &isa) == FLASHTILE_OK && isa == reports[i].isa, "names are parsed back");
     check(reports[i].chosen || reports[i].reason[0] != '\0', "what is not chosen has a reason");
   }
   check(n >= 1 && chosen == 1 && scalar == 1, "one instruction set is chosen and scalar is always there");

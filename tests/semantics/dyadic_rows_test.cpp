@@ -129,13 +129,14 @@ class ExactRows {
   }
   void expect_row(const std::vector<double>& want, Index b, Index h, Index i) const {
     for (Index d = 0; d < kValueDim; ++d)
-      ASSERT_EQ(case_.out.get(b, i, h, d), want[static_cast<std::size_t>(d)])
-          << place(b, h, i, d) << "\n" << reproduction(case_);
+      ASSERT_EQ(case_.out.get(b, i, h, d), want[static_cast<std::size_t>(d)]) << place(b, h, i, d) << "\n"
+                                                                              << reproduction(case_);
     const double got = case_.lse.get(b, h, i), lse = want.back();
     const bool rounds = lse != 0 && std::isfinite(lse);  // ln 1 and −∞ are exact
     const double unit = rounds ? unit_in_last_place(case_.lse.dtype(), lse) : 0;
     ASSERT_TRUE(got == lse || std::fabs(got - lse) <= unit)
-        << place(b, h, i) << " LSE = " << got << "; expected " << lse << "\n" << reproduction(case_);
+        << place(b, h, i) << " LSE = " << got << "; expected " << lse << "\n"
+        << reproduction(case_);
   }
 
   Hide hide_;

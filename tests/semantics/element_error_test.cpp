@@ -19,8 +19,7 @@ class Judged {
   explicit Judged(Case c) : case_(std::move(c)) {
     case_.outputs = Outputs::lse;
     const Options options = case_.wired();
-    const Status status =
-        try_problem(case_.q.view(), case_.k.view(), case_.v.view(), case_.out.view(), options, problem_);
+    const Status status = try_problem(case_.q.view(), case_.k.view(), case_.v.view(), case_.out.view(), options, problem_);
     EXPECT_TRUE(status.ok()) << status.text;
     tensors_ = tensors_of(case_.q.view(), case_.k.view(), case_.v.view(), case_.out.view(), options);
     for (Index h = 0; h < case_.shape.q_heads; ++h)
@@ -122,8 +121,7 @@ void expect_row_within_bound(const Judged<Real>& judged, bool amx, Index h, Inde
   }
   const double error = std::fabs(static_cast<double>(Real(c.lse.get(0, h, i)) - row.lse));
   if (t.keys.empty()) ASSERT_EQ(c.lse.get(0, h, i), -HUGE_VAL) << place(0, h, i);
-  else
-    ASSERT_LE(error, kOfLogits * t.lse + kOfLse * u * (1 + std::fabs(static_cast<double>(row.lse)))) << place(0, h, i);
+  else ASSERT_LE(error, kOfLogits * t.lse + kOfLse * u * (1 + std::fabs(static_cast<double>(row.lse)))) << place(0, h, i);
 }
 
 template <class Real>

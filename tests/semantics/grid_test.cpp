@@ -15,15 +15,18 @@
 namespace flashtile::testing {
 namespace {
 
-constexpr Index kSizes[][2] = {{1, 1},     {1, 147},   {3, 799},   {17, 17},   {64, 128},  {97, 97},   {113, 203},
-                               {128, 217}, {108, 256}, {127, 513}, {239, 1},   {256, 512}, {512, 256}, {49, 1025},
-                               {47, 1024}, {799, 3},   {200, 384}, {255, 255}, {129, 129}, {5, 0},
-                               {1023, 1024}, {1024, 1023}};
-constexpr Index kDims[][2] = {{1, 1},     {8, 8},     {16, 16},   {32, 32},   {40, 40},   {59, 59},  {64, 64},
+constexpr Index kSizes[][2] = {{1, 1},     {1, 147},   {3, 799},     {17, 17},    {64, 128},  {97, 97},
+                               {113, 203}, {128, 217}, {108, 256},   {127, 513},  {239, 1},   {256, 512},
+                               {512, 256}, {49, 1025}, {47, 1024},   {799, 3},    {200, 384}, {255, 255},
+                               {129, 129}, {5, 0},     {1023, 1024}, {1024, 1023}};
+constexpr Index kDims[][2] = {{1, 1},     {8, 8},     {16, 16},   {32, 32},   {40, 40},   {59, 59},   {64, 64},
                               {72, 72},   {80, 80},   {96, 96},   {111, 111}, {128, 128}, {160, 160}, {192, 192},
-                              {224, 224}, {256, 256}, {192, 128}, {16, 1},    {576, 512}, {1, 33},   {320, 256}};
+                              {224, 224}, {256, 256}, {192, 128}, {16, 1},    {576, 512}, {1, 33},    {320, 256}};
 constexpr Index kHeads[][2] = {{1, 1}, {2, 2}, {4, 2}, {3, 1}, {6, 2}};
-const DTypes kTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
+const DTypes kTypes[] = {DType::f32,
+                         DType::bf16,
+                         DType::f16,
+                         DType::f64,
                          {DType::bf16, DType::f16, DType::f16, DType::f32},
                          {DType::f32, DType::bf16, DType::f16, DType::f32}};
 
@@ -43,15 +46,53 @@ std::vector<Engine> engines() {
 }
 const std::vector<Engine> kEngines = engines();
 
-enum Factor { kSize, kDim, kHead, kEngine, kCausal, kWindow, kSoftcap, kAlibi, kSink, kMask, kDropout, kLayout,
-              kVarlen, kPosition, kRange, kScale, kThreads, kFactors };
-const std::vector<int> kCounts = {std::size(kSizes), std::size(kDims), std::size(kHeads),
-                                  static_cast<int>(kEngines.size()), 3, 4, 3, 2, 2, 4, 2, 3, 2, 3, 2, 3, 3};
+enum Factor {
+  kSize,
+  kDim,
+  kHead,
+  kEngine,
+  kCausal,
+  kWindow,
+  kSoftcap,
+  kAlibi,
+  kSink,
+  kMask,
+  kDropout,
+  kLayout,
+  kVarlen,
+  kPosition,
+  kRange,
+  kScale,
+  kThreads,
+  kFactors
+};
+const std::vector<int> kCounts = {std::size(kSizes),
+                                  std::size(kDims),
+                                  std::size(kHeads),
+                                  static_cast<int>(kEngines.size()),
+                                  3,
+                                  4,
+                                  3,
+                                  2,
+                                  2,
+                                  4,
+                                  2,
+                                  3,
+                                  2,
+                                  3,
+                                  2,
+                                  3,
+                                  3};
 
 Case make_case(const std::vector<int>& row) {
   const Index queries = kSizes[row[kSize]][0], keys = kSizes[row[kSize]][1];
-  Shape shape = {.batch = 2, .queries = queries, .keys = keys, .q_heads = kHeads[row[kHead]][0],
-                 .kv_heads = kHeads[row[kHead]][1], .head_dim = kDims[row[kDim]][0], .value_dim = kDims[row[kDim]][1]};
+  Shape shape = {.batch = 2,
+                 .queries = queries,
+                 .keys = keys,
+                 .q_heads = kHeads[row[kHead]][0],
+                 .kv_heads = kHeads[row[kHead]][1],
+                 .head_dim = kDims[row[kDim]][0],
+                 .value_dim = kDims[row[kDim]][1]};
   if (queries > 1000) shape.batch = shape.q_heads = shape.kv_heads = 1;  // long enough as it is
   const Layout layout = static_cast<Layout>(row[kLayout]);
   const DTypes& types = kEngines[row[kEngine]].types;
@@ -89,8 +130,8 @@ void add_options(Case& c, const std::vector<int>& row) {
     Array& to = row[kPosition] == 1 ? c.query_offset : c.first_key_position;
     to = Array::ints({shifts.begin(), shifts.begin() + c.shape.batch});
   }
-  const std::vector<Index> per_row = c.varlen ? std::vector<Index>{c.shape.queries}
-                                              : std::vector<Index>{c.shape.batch, c.shape.queries};
+  const std::vector<Index> per_row =
+      c.varlen ? std::vector<Index>{c.shape.queries} : std::vector<Index>{c.shape.batch, c.shape.queries};
   Random random(23);
   if (row[kRange] > 0) {
     c.key_begin = Array(DType::i32, per_row), c.key_end = Array(DType::i32, per_row);

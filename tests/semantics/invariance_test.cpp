@@ -84,8 +84,7 @@ TEST(Invariance, LastRowsOverACacheForAnyNumberOfQueries) {
       Case part = plain(s, shape);
       for (Index h = 0; h < shape.q_heads; ++h)
         for (Index i = 0; i < n; ++i)
-          for (Index d = 0; d < shape.head_dim; ++d)
-            part.q.set(whole.q.get(1, kShape.queries - n + i, h, d), 0, i, h, d);
+          for (Index d = 0; d < shape.head_dim; ++d) part.q.set(whole.q.get(1, kShape.queries - n + i, h, d), 0, i, h, d);
       for (Index h = 0; h < shape.kv_heads; ++h)
         for (Index j = 0; j < shape.keys; ++j) {
           for (Index d = 0; d < shape.head_dim; ++d) part.k.set(whole.k.get(1, j, h, d), 0, j, h, d);

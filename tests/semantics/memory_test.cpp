@@ -20,8 +20,8 @@ TEST(Memory, NothingOutsideTheArraysIsTouchedAndEveryOutputIsWritten) {
       for (Layout layout : {Layout::bshd, Layout::bhsd, Layout::padded})
         for (Placement::Edge edge : {Placement::Edge::begin, Placement::Edge::end}) {
           if (small_grid() && ++n % 5 != 0) continue;
-          Case c({.batch = 2, .queries = 37, .keys = 71, .q_heads = 2, .head_dim = dims[0], .value_dim = dims[1]},
-                 s.dtype, layout, {edge, 0});
+          Case c({.batch = 2, .queries = 37, .keys = 71, .q_heads = 2, .head_dim = dims[0], .value_dim = dims[1]}, s.dtype,
+                 layout, {edge, 0});
           c.fill_normal(3);
           c.options.isa = s.isa, c.options.causal = layout != Layout::bhsd;
           ASSERT_TRUE(runs_right(c));  // poison left in an output is a NaN, which agrees with no number
@@ -34,32 +34,31 @@ void run_in(Case& c, const GuardedBytes& workspace, int workers) {
   const Options o = c.wired();
   const Plan p = plan(c.q.view(), c.k.view(), c.v.view(), c.out.view(), o);
   const Tensors t = tensors_of(c.q.view(), c.k.view(), c.v.view(), c.out.view(), o);
-  for (int w = 0; w < workers; ++w)
-    ASSERT_TRUE(run(p, t, workspace.data(), workspace.size(), w, workers).ok());
+  for (int w = 0; w < workers; ++w) ASSERT_TRUE(run(p, t, workspace.data(), workspace.size(), w, workers).ok());
 }
 
 TEST(Memory, TheWorkspaceIsAsLargeAsStatedAndItsContentDoesNotMatter) {
   FT_FOR_EACH_SETTING(s)
-    for (int workers : {1, 3})
-      for (int kind = small_grid() ? workers : 0; kind < 4; ++kind) {  // reduced: 1, 2, 3 and 3
-        Case poisoned({.batch = 1, .queries = 70, .keys = 600, .q_heads = 4, .kv_heads = 2, .head_dim = 33, .value_dim = 70},
-                      s.dtype);
-        poisoned.fill_normal(9);
-        poisoned.options.isa = s.isa, poisoned.options.causal = kind == 1;
-        poisoned.outputs = kind == 2 ? Outputs::out : Outputs::all;
-        if (kind == 3) poisoned.mask = Array(DType::f32, {1, 1, 70, 600}), poisoned.mask.fill_normal(2);
-        const Plan p = poisoned.planned();
-        GuardedBytes workspace(workspace_bytes(p, workers));
-        run_in(poisoned, workspace, workers);
-        const std::vector<double> out = poisoned.out.values();
-        std::vector<std::vector<double>> all;
-        for (Array* a : poisoned.written()) all.push_back(a->values()), a->poison();
-        std::memset(workspace.data(), 0, workspace.size());
-        run_in(poisoned, workspace, workers);
-        for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], poisoned.written()[i]->values()) << "output " << i;
-        ASSERT_TRUE(workspace.guards_intact());
-        for (double x : out) ASSERT_EQ(x, x);
-      }
+  for (int workers : {1, 3})
+    for (int kind = small_grid() ? workers : 0; kind < 4; ++kind) {  // reduced: 1, 2, 3 and 3
+      Case poisoned({.batch = 1, .queries = 70, .keys = 600, .q_heads = 4, .kv_heads = 2, .head_dim = 33, .value_dim = 70},
+                    s.dtype);
+      poisoned.fill_normal(9);
+      poisoned.options.isa = s.isa, poisoned.options.causal = kind == 1;
+      poisoned.outputs = kind == 2 ? Outputs::out : Outputs::all;
+      if (kind == 3) poisoned.mask = Array(DType::f32, {1, 1, 70, 600}), poisoned.mask.fill_normal(2);
+      const Plan p = poisoned.planned();
+      GuardedBytes workspace(workspace_bytes(p, workers));
+      run_in(poisoned, workspace, workers);
+      const std::vector<double> out = poisoned.out.values();
+      std::vector<std::vector<double>> all;
+      for (Array* a : poisoned.written()) all.push_back(a->values()), a->poison();
+      std::memset(workspace.data(), 0, workspace.size());
+      run_in(poisoned, workspace, workers);
+      for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], poisoned.written()[i]->values()) << "output " << i;
+      ASSERT_TRUE(workspace.guards_intact());
+      for (double x : out) ASSERT_EQ(x, x);
+    }
 }
 
 TEST(Memory, TheWorkspaceDoesNotGrowWithTheSquareOfTheSequence) {
@@ -102,9 +101,7 @@ TEST(Memory, AThreadWithASmallStackIsEnough) {
     ASSERT_EQ(pthread_attr_init(&attributes), 0);
     ASSERT_EQ(pthread_attr_setstacksize(&attributes, 256 << 10), 0);
     pthread_t thread;
-    const auto body = [](void* context) -> void* {
-      return static_cast<Case*>(context)->run().ok() ? context : nullptr;
-    };
+    const auto body = [](void* context) -> void* { return static_cast<Case*>(context)->run().ok() ? context : nullptr; };
     ASSERT_EQ(pthread_create(&thread, &attributes, body, &c), 0);
     void* result = nullptr;
     ASSERT_EQ(pthread_join(thread, &result), 0);

@@ -48,14 +48,14 @@ Case with(const Setting& s, Stairs& stairs, bool says, Index group) {
 
 TEST(ModifierCoverage, ChangesNoBitWhereverTheEdgeFalls) {
   FT_FOR_EACH_SETTING(s)
-    for (Index group : {1, 2})
-      for (Index slope : {1, -1})
+  for (Index group : {1, 2})
+    for (Index slope : {1, -1})
         // The edge of the last row of the first tile, or of the first, passes the end of a block.
-        for (Index first = 128 - 47 / group * slope - 2; first <= 128 - 47 / group * slope + 2; ++first) {
-          Stairs stairs{first, slope, {}};
-          Case silent = with(s, stairs, false, group), told = with(s, stairs, true, group);
-          ASSERT_TRUE(same_results(silent, told)) << "first " << first << ", slope " << slope;
-        }
+      for (Index first = 128 - 47 / group * slope - 2; first <= 128 - 47 / group * slope + 2; ++first) {
+        Stairs stairs{first, slope, {}};
+        Case silent = with(s, stairs, false, group), told = with(s, stairs, true, group);
+        ASSERT_TRUE(same_results(silent, told)) << "first " << first << ", slope " << slope;
+      }
 }
 
 TEST(ModifierCoverage, FullBlocksAreLeftAloneAndEmptyOnesSkipped) {

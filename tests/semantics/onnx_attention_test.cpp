@@ -48,8 +48,7 @@ struct Difference {
 };
 
 /// |got − want| ≤ absolute + relative · |want|; two NaN and two equal infinities agree.
-Difference compare(const std::vector<double>& got, const std::vector<double>& want, double relative,
-                   double absolute) {
+Difference compare(const std::vector<double>& got, const std::vector<double>& want, double relative, double absolute) {
   Difference d;
   if (got.size() != want.size()) d.failure = "another number of elements";
   for (std::size_t i = 0; d.failure.empty() && i < got.size(); ++i) {
@@ -76,12 +75,9 @@ Difference compare_as_onnx(const std::vector<double>& got, const std::vector<dou
 Difference compare_closely(const Call& call, const std::vector<double>& got, const std::vector<double>& definition) {
   const double largest_value = call.largest_value();
   switch (call.dtype()) {
-    case DType::f64:
-      return compare(got, definition, 0, 1e-13 * largest_value);
-    case DType::f16:
-      return compare(got, definition, 0x1p-11, 1e-6 * largest_value + 0x1p-25);
-    default:
-      return compare(got, definition, 0, 1e-6 * largest_value);
+    case DType::f64: return compare(got, definition, 0, 1e-13 * largest_value);
+    case DType::f16: return compare(got, definition, 0x1p-11, 1e-6 * largest_value + 0x1p-25);
+    default: return compare(got, definition, 0, 1e-6 * largest_value);
   }
 }
 
@@ -94,8 +90,7 @@ std::vector<double> product_with_values(const Call& call, const Value& weights) 
       for (Index i = 0; i < call.queries(); ++i)
         for (Index j = 0; j < call.keys(); ++j)
           for (Index d = 0; d < call.v.shape[3]; ++d)
-            y[call.y_index(b, h, i, d)] +=
-                weights.data[call.score_index(b, h, i, j)] * at(call.v, b, j, h / group, d);
+            y[call.y_index(b, h, i, d)] += weights.data[call.score_index(b, h, i, j)] * at(call.v, b, j, h / group, d);
   return y;
 }
 
@@ -104,13 +99,11 @@ std::vector<double> definition_y(const Call& call) {
   std::vector<double> y(static_cast<std::size_t>(call.y.elements()));
   Value weights{{call.batch(), call.q_heads(), call.queries(), call.keys()}, {}};
   weights.data.resize(static_cast<std::size_t>(Value::count(weights.dims)));
-  const Status status =
-      call.each_row(call.options, [&](Index b, Index h, Index i, const reference::Row<double>& row) {
-        for (Index d = 0; d < call.v.shape[3]; ++d)
-          y[call.y_index(b, h, i, d)] = row.out[static_cast<std::size_t>(d)];
-        for (std::size_t j = 0; j < row.weights.size(); ++j)
-          weights.data[call.score_index(b, h, i, static_cast<Index>(j))] = row.weights[j];
-      });
+  const Status status = call.each_row(call.options, [&](Index b, Index h, Index i, const reference::Row<double>& row) {
+    for (Index d = 0; d < call.v.shape[3]; ++d) y[call.y_index(b, h, i, d)] = row.out[static_cast<std::size_t>(d)];
+    for (std::size_t j = 0; j < row.weights.size(); ++j)
+      weights.data[call.score_index(b, h, i, static_cast<Index>(j))] = row.weights[j];
+  });
   EXPECT_TRUE(status.ok()) << status.text;
   if (call.probability_graph == nullptr) return y;
   return product_with_values(call, evaluate(*call.probability_graph, weights));
@@ -123,8 +116,7 @@ std::vector<double> definition_scores(const Call& call, int mode) {
   Options options = call.options;
   if (mode < 2) options.causal = false, options.mask = {}, options.key_lengths = {}, options.query_offset = {};
   const double hidden = mode == 3 ? 0 : -std::numeric_limits<double>::infinity();
-  std::vector<double> scores(static_cast<std::size_t>(call.batch() * call.q_heads() * call.queries() * call.keys()),
-                             hidden);
+  std::vector<double> scores(static_cast<std::size_t>(call.batch() * call.q_heads() * call.queries() * call.keys()), hidden);
   const Status status = call.each_row(options, [&](Index b, Index h, Index i, const reference::Row<double>& row) {
     const std::vector<double>* const of_mode[] = {&row.raw, &row.capped, &row.logits, &row.weights};
     for (std::size_t j = 0; j < row.raw.size(); ++j)
@@ -184,8 +176,7 @@ TEST(OnnxData, EveryTruncationOfATensorIsRefused) {
   const std::string whole = read_file(data_directory() / "test_attention_4d" / "test_data_set_0" / "input_0.pb");
   EXPECT_EQ(TensorProto(whole).values().size(), 2u * 3 * 4 * 8);
   for (std::size_t size = 0; size < whole.size(); ++size)
-    EXPECT_THROW(TensorProto(std::string_view(whole).substr(0, size)).values(), std::runtime_error)
-        << size << " bytes";
+    EXPECT_THROW(TensorProto(std::string_view(whole).substr(0, size)).values(), std::runtime_error) << size << " bytes";
 }
 
 TEST(OnnxData, UnknownGraphOperatorIsRefused) {
@@ -197,8 +188,7 @@ TEST(OnnxData, UnknownGraphOperatorIsRefused) {
 
 TEST(OnnxData, ShortMaskHidesTheKeysBeyondIt) {
   const double hidden = -std::numeric_limits<double>::infinity();
-  const Array numbers = Array::of(DType::f32, {2, 1}, {0.5, 0.25}),
-              booleans = Array::of(DType::boolean, {1, 2, 1}, {1, 0});
+  const Array numbers = Array::of(DType::f32, {2, 1}, {0.5, 0.25}), booleans = Array::of(DType::boolean, {1, 2, 1}, {1, 0});
   EXPECT_EQ(mask_over(numbers, 2).values(), (std::vector<double>{0.5, hidden, 0.25, hidden}));
   EXPECT_EQ(mask_over(booleans, 2).values(), (std::vector<double>{1, 0, 0, 0}));
   EXPECT_EQ(mask_over(booleans, 2).view().rank, 4);

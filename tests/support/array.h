@@ -174,8 +174,8 @@ inline ::testing::AssertionResult same_bits(const Array& a, const Array& b) {
   const std::vector<double> x = a.values(), y = b.values();
   for (std::size_t i = 0; i < x.size(); ++i)
     if (std::memcmp(&x[i], &y[i], sizeof(double)) != 0 && !(x[i] != x[i] && y[i] != y[i])) {
-      return ::testing::AssertionFailure() << "element " << i << ": " << ::testing::PrintToString(x[i]) << " and "
-                                           << ::testing::PrintToString(y[i]);
+      return ::testing::AssertionFailure()
+             << "element " << i << ": " << ::testing::PrintToString(x[i]) << " and " << ::testing::PrintToString(y[i]);
     }
   return ::testing::AssertionSuccess();
 }

@@ -36,8 +36,7 @@ enum class Layout {
 enum class Outputs { out, lse, all };
 
 /// An array (B, S, H, D), or (S, H, D) when batch < 0.
-inline Array operand(DType dtype, Index batch, Index rows, Index heads, Index dim, Layout layout,
-                     Placement placement) {
+inline Array operand(DType dtype, Index batch, Index rows, Index heads, Index dim, Layout layout, Placement placement) {
   Index head = dim, row = heads * dim, all = rows * row;
   if (layout == Layout::bhsd) row = dim, head = rows * dim, all = heads * head;
   if (layout == Layout::padded) head = dim + 3, row = heads * head + 5, all = rows * row + 7;
@@ -64,8 +63,8 @@ struct Case {
     allocate();
   }
   /// Packed sequences; shape.queries and shape.keys count packed rows, shape.batch follows from the boundaries.
-  Case(Shape shape_, const std::vector<Index>& q_boundaries, const std::vector<Index>& k_boundaries,
-       DTypes dtypes_ = {}, Layout layout_ = Layout::bshd, Placement placement_ = {})
+  Case(Shape shape_, const std::vector<Index>& q_boundaries, const std::vector<Index>& k_boundaries, DTypes dtypes_ = {},
+       Layout layout_ = Layout::bshd, Placement placement_ = {})
       : shape(shape_), dtypes(dtypes_), layout(layout_), placement(placement_), varlen(true) {
     shape.batch = static_cast<Index>(q_boundaries.size()) - 1;
     cu_q = Array::ints(q_boundaries), cu_k = Array::ints(k_boundaries);
@@ -99,8 +98,7 @@ struct Case {
       if (from.present()) to = from.view();
     };
     pass(o.cu_seqlens_q, cu_q), pass(o.cu_seqlens_k, cu_k), pass(o.mask, mask), pass(o.sinks, sinks);
-    pass(o.alibi_slopes, slopes), pass(o.row_scale, row_scale), pass(o.key_begin, key_begin),
-        pass(o.key_end, key_end);
+    pass(o.alibi_slopes, slopes), pass(o.row_scale, row_scale), pass(o.key_begin, key_begin), pass(o.key_end, key_end);
     pass(o.query_lengths, query_lengths), pass(o.key_lengths, key_lengths), pass(o.query_offset, query_offset);
     pass(o.first_key_position, first_key_position);
     if (outputs != Outputs::out) o.lse = lse.view();
@@ -132,8 +130,7 @@ struct Case {
     const DType wide = dtypes.q == DType::f64 ? DType::f64 : DType::f32;
     std::vector<Index> rows{shape.q_heads, shape.queries}, keys{shape.q_heads, shape.keys};
     if (!varlen) rows.insert(rows.begin(), shape.batch), keys.insert(keys.begin(), shape.batch);
-    for (Array* a : {&lse, &largest_weight, &entropy, &logit_mean, &logit_deviation})
-      *a = Array(wide, rows, placement);
+    for (Array* a : {&lse, &largest_weight, &entropy, &logit_mean, &logit_deviation}) *a = Array(wide, rows, placement);
     key_weights = Array(wide, keys, placement);
   }
 };

@@ -128,8 +128,7 @@ class Comparison {
 
   void logit(Judge& judge, double x, Real want, const Sequence& s, Index h, Index i, double magnitude = 0) {
     const double w = narrow(want);
-    judge.see(x, w, t_.logit * std::max({1.0, std::isfinite(w) ? std::fabs(w) : 1.0, magnitude}),
-              place(s.batch, h, i));
+    judge.see(x, w, t_.logit * std::max({1.0, std::isfinite(w) ? std::fabs(w) : 1.0, magnitude}), place(s.batch, h, i));
   }
 
   void statistics(const reference::Row<Real>& want, const Sequence& s, Index h, Index i) {
@@ -212,8 +211,7 @@ inline ::testing::AssertionResult runs_right(Case& c) { return runs_right(c, def
 /// Runs both and asks for equal bits of O, LSE and statistics.
 inline ::testing::AssertionResult same_results(Case& a, Case& b) {
   for (Case* c : {&a, &b})
-    if (const Status status = c->run(); !status.ok())
-      return ::testing::AssertionFailure() << "refused: " << status.text;
+    if (const Status status = c->run(); !status.ok()) return ::testing::AssertionFailure() << "refused: " << status.text;
   for (std::size_t i = 0; i < a.written().size(); ++i)
     if (const auto same = same_bits(*a.written()[i], *b.written().at(i)); !same)
       return ::testing::AssertionFailure() << "output " << i << ": " << same.message() << "\n" << reproduction(a);

@@ -13,14 +13,12 @@
 
 namespace flashtile::testing {
 
-inline bool same_number(double a, double b) {
-  return (a != a && b != b) || (a == b && std::signbit(a) == std::signbit(b));
-}
+inline bool same_number(double a, double b) { return (a != a && b != b) || (a == b && std::signbit(a) == std::signbit(b)); }
 
 /// Out of line, so that its arithmetic stays inside the environment that the caller has set.
 template <class T>
 __attribute__((noinline)) reference::ModelRow<T> row_of(Arithmetic family, const Problem& p, const Tensors& t,
-                                                         const Sequence& s, Index h, Index i) {
+                                                        const Sequence& s, Index h, Index i) {
   if constexpr (sizeof(T) == 4)
     if (family == Arithmetic::amx) return reference::model_row_amx(p, t, s, h, i);
   return reference::model_row<T>(p, t, s, h, i);
@@ -42,7 +40,8 @@ template <class T>
           if (same_number(got, expected)) return std::string();
           std::ostringstream text;
           text << name << place(s.batch, h, row, d) << std::hexfloat << " = " << got << "; the model says " << expected
-               << "\n" << reproduction(c);
+               << "\n"
+               << reproduction(c);
           return text.str();
         };
         std::string failure;

@@ -36,8 +36,8 @@ class Files {
   std::size_t stored_outputs() const { return graph_.outputs.size(); }
 
  private:
-  Array load(const std::string& prefix, const std::vector<std::string>& of_node,
-             const std::vector<std::string>& of_graph, std::size_t position) const {
+  Array load(const std::string& prefix, const std::vector<std::string>& of_node, const std::vector<std::string>& of_graph,
+             std::size_t position) const {
     if (position >= of_node.size() || of_node[position].empty()) return {};
     const auto found = std::find(of_graph.begin(), of_graph.end(), of_node[position]);
     if (found == of_graph.end()) throw std::runtime_error("the graph does not name " + of_node[position]);
@@ -194,8 +194,7 @@ class Call {
     if (const Array past_key = files.input(4), past_value = files.input(5); past_key.present()) {
       present_key = present_of(past_key, k), present_value = present_of(past_value, v);
       k = transposed(present_key.view(), 1, 2), v = transposed(present_value.view(), 1, 2);
-      query_offset_ =
-          Array::ints(std::vector<Index>(static_cast<std::size_t>(batch()), past_key.shape(2)), DType::i64);
+      query_offset_ = Array::ints(std::vector<Index>(static_cast<std::size_t>(batch()), past_key.shape(2)), DType::i64);
       options.query_offset = query_offset_.view();
     }
     if (const Array nonpad = files.input(6); nonpad.present()) {

@@ -75,14 +75,10 @@ Value elementwise(const std::vector<const Value*>& in, F f) {
 
 inline Value cast(const Value& x, int to) {
   switch (to) {
-    case 1:
-      return elementwise({&x}, [](const double* a) { return static_cast<double>(static_cast<float>(a[0])); });
-    case 7:
-      return elementwise({&x}, [](const double* a) { return std::trunc(a[0]); });
-    case 11:
-      return x;
-    default:
-      throw std::runtime_error("Cast to data type " + std::to_string(to));
+    case 1: return elementwise({&x}, [](const double* a) { return static_cast<double>(static_cast<float>(a[0])); });
+    case 7: return elementwise({&x}, [](const double* a) { return std::trunc(a[0]); });
+    case 11: return x;
+    default: throw std::runtime_error("Cast to data type " + std::to_string(to));
   }
 }
 
@@ -147,8 +143,7 @@ inline Value evaluate(const Node& node, const std::vector<const Value*>& in) {
 
 /// The only output of a graph with one input.
 inline Value evaluate(const Graph& graph, const Value& input) {
-  if (graph.inputs.size() != 1 || graph.outputs.size() != 1)
-    throw std::runtime_error("one input, one output expected");
+  if (graph.inputs.size() != 1 || graph.outputs.size() != 1) throw std::runtime_error("one input, one output expected");
   std::map<std::string, Value> values{{graph.inputs[0], input}};
   for (const TensorProto& c : graph.constants) values[c.name] = {c.dims, c.values()};
   for (const Node& node : graph.nodes) {  // in topological order, as ONNX asks

@@ -59,20 +59,11 @@ class Wire {
     Field f;
     f.number = static_cast<int>(tag >> 3), f.wire = static_cast<int>(tag & 7);
     switch (f.wire) {
-      case 0:
-        f.integer = varint();
-        break;
-      case 1:
-        f.integer = fixed(8);
-        break;
-      case 2:
-        f.bytes = take(varint());
-        break;
-      case 5:
-        f.integer = fixed(4);
-        break;
-      default:
-        throw malformed("wire type " + std::to_string(f.wire));
+      case 0: f.integer = varint(); break;
+      case 1: f.integer = fixed(8); break;
+      case 2: f.bytes = take(varint()); break;
+      case 5: f.integer = fixed(4); break;
+      default: throw malformed("wire type " + std::to_string(f.wire));
     }
     return f;
   }
@@ -111,52 +102,29 @@ struct TensorProto {
     const auto varint = [](Wire& w) { return w.varint(); };
     each_field(message, [&](const Field& f) {
       switch (f.number) {
-        case 1:
-          append(dims, f, varint);
-          break;
-        case 2:
-          type = static_cast<int>(f.integer);
-          break;
-        case 4:
-          append(float_bits, f, [](Wire& w) { return w.fixed(4); });
-          break;
+        case 1: append(dims, f, varint); break;
+        case 2: type = static_cast<int>(f.integer); break;
+        case 4: append(float_bits, f, [](Wire& w) { return w.fixed(4); }); break;
         case 5:
-        case 7:
-          append(ints, f, varint);
-          break;
-        case 8:
-          name = f.text();
-          break;
-        case 9:
-          raw = f.text();
-          break;
-        case 10:
-          append(double_bits, f, [](Wire& w) { return w.fixed(8); });
-          break;
-        default:
-          break;
+        case 7: append(ints, f, varint); break;
+        case 8: name = f.text(); break;
+        case 9: raw = f.text(); break;
+        case 10: append(double_bits, f, [](Wire& w) { return w.fixed(8); }); break;
+        default: break;
       }
     });
   }
 
   DType dtype() const {
     switch (type) {
-      case 1:
-        return DType::f32;
-      case 6:
-        return DType::i32;
-      case 7:
-        return DType::i64;
-      case 9:
-        return DType::boolean;
-      case 10:
-        return DType::f16;
-      case 11:
-        return DType::f64;
-      case 16:
-        return DType::bf16;
-      default:
-        throw malformed("tensor " + name + " has data type " + std::to_string(type));
+      case 1: return DType::f32;
+      case 6: return DType::i32;
+      case 7: return DType::i64;
+      case 9: return DType::boolean;
+      case 10: return DType::f16;
+      case 11: return DType::f64;
+      case 16: return DType::bf16;
+      default: throw malformed("tensor " + name + " has data type " + std::to_string(type));
     }
   }
 
@@ -215,20 +183,11 @@ struct Graph {
   explicit Graph(std::string_view message) {
     each_field(message, [&](const Field& f) {
       switch (f.number) {
-        case 1:
-          nodes.push_back(node(f.bytes));
-          break;
-        case 5:
-          constants.emplace_back(f.bytes);
-          break;
-        case 11:
-          inputs.push_back(name_of_value(f.bytes));
-          break;
-        case 12:
-          outputs.push_back(name_of_value(f.bytes));
-          break;
-        default:
-          break;
+        case 1: nodes.push_back(node(f.bytes)); break;
+        case 5: constants.emplace_back(f.bytes); break;
+        case 11: inputs.push_back(name_of_value(f.bytes)); break;
+        case 12: outputs.push_back(name_of_value(f.bytes)); break;
+        default: break;
       }
     });
   }
@@ -245,20 +204,11 @@ struct Graph {
     Node n;
     each_field(message, [&](const Field& f) {
       switch (f.number) {
-        case 1:
-          n.inputs.push_back(f.text());
-          break;
-        case 2:
-          n.outputs.push_back(f.text());
-          break;
-        case 4:
-          n.op = f.text();
-          break;
-        case 5:
-          n.attributes.insert(attribute(f.bytes));
-          break;
-        default:
-          break;
+        case 1: n.inputs.push_back(f.text()); break;
+        case 2: n.outputs.push_back(f.text()); break;
+        case 4: n.op = f.text(); break;
+        case 5: n.attributes.insert(attribute(f.bytes)); break;
+        default: break;
       }
     });
     return n;
@@ -267,20 +217,11 @@ struct Graph {
     std::pair<std::string, Attribute> a;
     each_field(message, [&](const Field& f) {
       switch (f.number) {
-        case 1:
-          a.first = f.text();
-          break;
-        case 2:
-          a.second.number = f.as_float();
-          break;
-        case 3:
-          a.second.number = static_cast<double>(f.as_int());
-          break;
-        case 6:
-          a.second.graph = std::make_shared<const Graph>(f.bytes);
-          break;
-        default:
-          break;
+        case 1: a.first = f.text(); break;
+        case 2: a.second.number = f.as_float(); break;
+        case 3: a.second.number = static_cast<double>(f.as_int()); break;
+        case 6: a.second.graph = std::make_shared<const Graph>(f.bytes); break;
+        default: break;
       }
     });
     return a;

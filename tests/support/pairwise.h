@@ -18,9 +18,7 @@ inline std::vector<std::vector<int>> pairwise(const std::vector<int>& counts) {
     for (int b = a + 1; b < n; ++b)
       for (int x = 0; x < counts[a]; ++x)
         for (int y = 0; y < counts[b]; ++y) missing.insert({a, x, b, y});
-  const auto pair = [](int a, int x, int b, int y) {
-    return a < b ? std::tuple(a, x, b, y) : std::tuple(b, y, a, x);
-  };
+  const auto pair = [](int a, int x, int b, int y) { return a < b ? std::tuple(a, x, b, y) : std::tuple(b, y, a, x); };
   Random random(1);
   std::vector<std::vector<int>> rows;
   while (!missing.empty()) {
@@ -34,8 +32,7 @@ inline std::vector<std::vector<int>> pairwise(const std::vector<int>& counts) {
       for (int k = 0; k < counts[f]; ++k) {
         const int choice = (first + k) % counts[f];
         int completed = 0;
-        for (int g = 0; g < n; ++g)
-          completed += row[g] >= 0 && missing.count(pair(f, choice, g, row[g])) > 0 ? 1 : 0;
+        for (int g = 0; g < n; ++g) completed += row[g] >= 0 && missing.count(pair(f, choice, g, row[g])) > 0 ? 1 : 0;
         if (completed > most) most = completed, best = choice;
       }
       row[f] = best;

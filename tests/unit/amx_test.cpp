@@ -247,8 +247,7 @@ TEST(Amx, FamilyIsChosenByDTypeAndOptions) {
   EXPECT_EQ(family(DType::bf16, Isa::amx_emulated, Arithmetic::fma), "fma");
   EXPECT_EQ(family(DType::bf16, Isa::scalar, Arithmetic::automatic), "fma");
   EXPECT_EQ(family(DType::f32, Isa::amx_emulated, Arithmetic::automatic), "fma");
-  for (DTypes dtypes :
-       {DTypes(DType::f32), DTypes(DType::f16), DTypes(DType::bf16, DType::f32, DType::bf16, DType::bf16)}) {
+  for (DTypes dtypes : {DTypes(DType::f32), DTypes(DType::f16), DTypes(DType::bf16, DType::f32, DType::bf16, DType::bf16)}) {
     Case c({}, dtypes);
     c.options.arithmetic = Arithmetic::amx, c.options.isa = Isa::amx_emulated;
     EXPECT_EQ(c.run().code, Code::unsupported);

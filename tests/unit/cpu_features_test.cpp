@@ -64,8 +64,7 @@ TEST(CpuFeatures, EachSubsetOfAvx512IsNeeded) {
                  {kDq, "CPUID lacks AVX512DQ"},
                  {kVl, "CPUID lacks AVX512VL"}};
   for (const auto& s : subsets) {
-    const CpuFeatures f =
-        features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx & ~s.bit, kTile | kBf16}, kAll);
+    const CpuFeatures f = features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx & ~s.bit, kTile | kBf16}, kAll);
     EXPECT_TRUE(f.avx2);
     EXPECT_FALSE(f.avx512 || f.amx) << s.why;
     EXPECT_STREQ(f.why_not_avx512, s.why);
@@ -103,12 +102,10 @@ TEST(BugCases, A9_6_RegistersThatTheSystemDoesNotSaveAreNotUsed) {
 
 TEST(BugCases, A9_7_EachLevelIsChosenByWhatItUses) {
   // AVX-512 does not wait for AMX, and AMX asks for bf16 products, not for any other kind.
-  const CpuFeatures amd =
-      features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx, 0}, kX87Sse | kYmm | kZmm);
+  const CpuFeatures amd = features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx, 0}, kX87Sse | kYmm | kZmm);
   EXPECT_TRUE(amd.avx2 && amd.avx512);
   EXPECT_STREQ(amd.why_not_amx, "CPUID lacks AMX-TILE");
-  const CpuFeatures int8_only =
-      features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx, kTile | bit(25)}, kAll);
+  const CpuFeatures int8_only = features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx, kTile | bit(25)}, kAll);
   EXPECT_TRUE(int8_only.avx512);
   EXPECT_STREQ(int8_only.why_not_amx, "CPUID lacks AMX-BF16");
 }
@@ -128,10 +125,8 @@ TEST(CpuFeatures, ThisProcessorIsConsistent) {
 #elif defined(__x86_64__)
   EXPECT_FALSE(f.neon);
   // The compiler's run time asks CPUID and XCR0 by itself.
-  EXPECT_EQ(f.avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                        __builtin_cpu_supports("f16c"));
-  EXPECT_EQ(f.avx512, f.avx2 && __builtin_cpu_supports("avx512f") &&
-                          __builtin_cpu_supports("avx512bw") &&
+  EXPECT_EQ(f.avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"));
+  EXPECT_EQ(f.avx512, f.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
   if (!f.avx512) {
     EXPECT_FALSE(f.amx);

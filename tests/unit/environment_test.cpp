@@ -1,5 +1,4 @@
-// Kernels compute in the documented environment whatever the caller's is, and the caller's comes
-// back.
+// Kernels compute in the documented environment whatever the caller's is, and the caller's comes back.
 #include "run/environment.h"
 
 #include <gtest/gtest.h>
@@ -9,52 +8,27 @@
 #include <thread>
 #include <vector>
 
-namespace flashtile {
+#include "support/fp_mode.h"
+
+namespace flashtile::testing {
 namespace {
 
 // Arithmetic that the compiler neither does itself nor moves.
-__attribute__((noinline)) float product(volatile const float& a, volatile const float& b) {
-  return a * b;
-}
-__attribute__((noinline)) float sum(volatile const float& a, volatile const float& b) {
-  return a + b;
-}
+__attribute__((noinline)) float product(volatile const float& a, volatile const float& b) { return a * b; }
+__attribute__((noinline)) float sum(volatile const float& a, volatile const float& b) { return a + b; }
 
 constexpr float kDenormal = 1e-40f;
 constexpr float kUlp = 1.1920929e-7f;  // of 1
 
-std::uint64_t control_word() {
-  std::uint64_t word = 0;
-#if defined(__x86_64__)
-  std::uint32_t mxcsr = 0;
-  __asm__ volatile("stmxcsr %0" : "=m"(mxcsr));
-  word = mxcsr;
-#elif defined(__aarch64__)
-  __asm__ volatile("mrs %0, fpcr" : "=r"(word));
-#endif
-  return word;
-}
-
-void set_control_word(std::uint64_t word) {
-#if defined(__x86_64__)
-  const auto mxcsr = static_cast<std::uint32_t>(word);
-  __asm__ volatile("ldmxcsr %0" : : "m"(mxcsr) : "memory");
-#elif defined(__aarch64__)
-  __asm__ volatile("msr fpcr, %0" : : "r"(word) : "memory");
-#else
-  (void)word;
-#endif
-}
-
-class FloatEnvironmentTest : public testing::Test {
+class FloatEnvironmentTest : public ::testing::Test {
  protected:
   void SetUp() override {
 #if !defined(__x86_64__) && !defined(__aarch64__)
     GTEST_SKIP() << "nothing to set on this architecture";
 #endif
-    found_ = control_word();
+    found_ = fp_mode();
   }
-  void TearDown() override { set_control_word(found_); }
+  void TearDown() override { set_fp_mode(found_); }
 
  private:
   std::uint64_t found_ = 0;
@@ -95,25 +69,24 @@ TEST_F(FloatEnvironmentTest, RoundingIsToNearestInsideWhateverTheCallerChose) {
 
 TEST_F(FloatEnvironmentTest, TheControlWordIsTheDocumentedOneAndComesBackToTheBit) {
 #if defined(__x86_64__)
-  const std::uint64_t wanted = 0x9fc0,
-                      others[] = {0x1f80, 0x9fc0, 0x5fa1, 0x7f80, 0x9f80, 0x1fc0, 0x1fbf};
+  const std::uint64_t wanted = 0x9fc0, others[] = {0x1f80, 0x9fc0, 0x5fa1, 0x7f80, 0x9f80, 0x1fc0, 0x1fbf};
 #else
   const std::uint64_t wanted = 1u << 24, others[] = {0, 1u << 24, 1u << 22, 3u << 22, 1u << 25};
 #endif
   for (std::uint64_t other : others) {
-    set_control_word(other);
+    set_fp_mode(other);
     std::uint64_t inside = 0, nested = 0, between = 0;
     {
       FloatEnvironment environment;
-      inside = control_word();
+      inside = fp_mode();
       {
         FloatEnvironment again;
-        nested = control_word();
+        nested = fp_mode();
       }
-      between = control_word();
+      between = fp_mode();
     }
-    const std::uint64_t after = control_word();
-    set_control_word(others[0]);
+    const std::uint64_t after = fp_mode();
+    set_fp_mode(others[0]);
     EXPECT_EQ(inside, wanted) << other;
     EXPECT_EQ(nested, wanted) << other;
     EXPECT_EQ(between, wanted) << other;
@@ -137,8 +110,7 @@ TEST_F(FloatEnvironmentTest, ExceptionFlagsRaisedInsideAreNotSeenOutside) {
 TEST(BugCases, A9_5_AmxPermissionIsTheSameAnswerForEveryThread) {
   std::vector<int> answers(8, -1);
   std::vector<std::thread> threads;
-  for (int& answer : answers)
-    threads.emplace_back([&answer] { answer = request_amx_permission() ? 1 : 0; });
+  for (int& answer : answers) threads.emplace_back([&answer] { answer = request_amx_permission() ? 1 : 0; });
   for (std::thread& t : threads) t.join();
   for (int answer : answers) EXPECT_EQ(answer, request_amx_permission() ? 1 : 0);
 #if !defined(__x86_64__)
@@ -147,4 +119,4 @@ TEST(BugCases, A9_5_AmxPermissionIsTheSameAnswerForEveryThread) {
 }
 
 }  // namespace
-}  // namespace flashtile
+}  // namespace flashtile::testing

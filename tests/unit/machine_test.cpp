@@ -42,8 +42,7 @@ class Tree {
   std::string root_;
 };
 
-const char* const kV2Mount =
-    "31 23 0:28 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+const char* const kV2Mount = "31 23 0:28 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 const char* const kV1Mount =
     "30 23 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
     "31 23 0:28 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
@@ -62,9 +61,7 @@ TEST(Machine, CachesAreReadFromSysfsAndInstructionCachesAreNot) {
 TEST(Machine, MissingOrSenselessCacheFilesSayNothing) {
   Tree t;
   EXPECT_EQ(sysfs_caches(t.root()).l1, 0);
-  t.cache(0, 1, "Data", "many")
-      .cache(1, 2, "Unified", "-1K")
-      .cache(2, 3, "Unified", "9223372036854775807G");
+  t.cache(0, 1, "Data", "many").cache(1, 2, "Unified", "-1K").cache(2, 3, "Unified", "9223372036854775807G");
   const CacheSizes c = sysfs_caches(t.root());
   EXPECT_EQ(c.l1, 0);
   EXPECT_EQ(c.l2, 0);
@@ -147,15 +144,13 @@ TEST(Cgroup, MountsThatShowOnlyPartOfTheHierarchyAreUnderstood) {
            // in it
   t.file("/proc/self/mountinfo", "31 23 0:28 /docker/abc /odd\\040place rw - cgroup2 none rw\n");
   t.file("/proc/self/cgroup", "0::/docker/abc/inner\n");
-  t.file("/odd place/cpu.max", "600000 100000\n")
-      .file("/odd place/inner/cpu.max", "500000 100000\n");
+  t.file("/odd place/cpu.max", "600000 100000\n").file("/odd place/inner/cpu.max", "500000 100000\n");
   EXPECT_DOUBLE_EQ(cgroup_quota(t.root()), 5);
 }
 
 TEST(Cgroup, BothVersionsSideBySideCount) {
   Tree t;
-  t.file("/proc/self/mountinfo",
-         std::string(kV1Mount) + "40 23 0:33 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n");
+  t.file("/proc/self/mountinfo", std::string(kV1Mount) + "40 23 0:33 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n");
   t.file("/proc/self/cgroup", "4:cpu,cpuacct:/a\n0::/b\n");
   t.file("/sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "700000\n");
   t.file("/sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n");
@@ -166,8 +161,7 @@ TEST(Cgroup, BothVersionsSideBySideCount) {
 
 TEST(Cgroup, WithoutMountinfoTheUsualPlacesAreTried) {
   Tree t;
-  t.file("/proc/self/cgroup", "4:cpu:/a\n0::/b\n")
-      .file("/sys/fs/cgroup/b/cpu.max", "300000 100000\n");
+  t.file("/proc/self/cgroup", "4:cpu:/a\n0::/b\n").file("/sys/fs/cgroup/b/cpu.max", "300000 100000\n");
   EXPECT_DOUBLE_EQ(cgroup_quota(t.root()), 3);
   t.file("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "200000\n");
   t.file("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
@@ -176,8 +170,7 @@ TEST(Cgroup, WithoutMountinfoTheUsualPlacesAreTried) {
 
 TEST(Cgroup, SenselessTextMeansNoLimitAndLongLinesDoNoHarm) {
   Tree t;
-  const std::string junk =
-      "20 1 0:1 / /" + std::string(20000, 'x') + " - cgroup2 none rw\nrubbish\n- \n - cgroup2\n\n";
+  const std::string junk = "20 1 0:1 / /" + std::string(20000, 'x') + " - cgroup2 none rw\nrubbish\n- \n - cgroup2\n\n";
   t.file("/proc/self/mountinfo", junk + kV2Mount).file("/proc/self/cgroup", "no colon\n::\n0::/a");
   t.file("/sys/fs/cgroup/a/cpu.max", "0 0\n");
   EXPECT_EQ(cgroup_quota(t.root()), 0);
@@ -198,13 +191,10 @@ std::string name_of(const std::string& cpuinfo, std::size_t size = 64) {
 }
 
 TEST(Machine, ProcessorsHaveNames) {
-  EXPECT_EQ(name_of("processor\t: 0\nmodel\t\t: 1\nmodel name\t: A CPU @ 2 GHz\nflags\t\t: fpu\n"),
-            "A CPU @ 2 GHz");
+  EXPECT_EQ(name_of("processor\t: 0\nmodel\t\t: 1\nmodel name\t: A CPU @ 2 GHz\nflags\t\t: fpu\n"), "A CPU @ 2 GHz");
   EXPECT_EQ(name_of("model name\t: Some CPU\n", 5), "Some");
-  EXPECT_EQ(name_of("CPU implementer\t: 0x41\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n"),
-            "Arm Neoverse N1");
-  EXPECT_EQ(name_of("CPU implementer\t: 0x99\nCPU part\t: 0x123\n"),
-            "Arm implementer 0x99 part 0x123");
+  EXPECT_EQ(name_of("CPU implementer\t: 0x41\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n"), "Arm Neoverse N1");
+  EXPECT_EQ(name_of("CPU implementer\t: 0x99\nCPU part\t: 0x123\n"), "Arm implementer 0x99 part 0x123");
   EXPECT_EQ(name_of("processor : 0\nmodel name :\n"), "unknown");
   EXPECT_EQ(name_of(""), "unknown");
 }

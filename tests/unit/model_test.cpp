@@ -11,13 +11,16 @@
 namespace flashtile::testing {
 namespace {
 
-const std::vector<DTypes> kDTypes = {DType::f32, DType::bf16, DType::f16, DType::f64,
+const std::vector<DTypes> kDTypes = {DType::f32,
+                                     DType::bf16,
+                                     DType::f16,
+                                     DType::f64,
                                      DTypes(DType::f32, DType::bf16, DType::f16, DType::f32),
                                      DTypes(DType::bf16, DType::bf16, DType::bf16, DType::f32)};
 
 /// Shapes around every boundary of tiles, blocks and chunks.
 const std::vector<Shape> kShapes = {
-    {1, 1, 1, 1, 1, 1, 1},     {1, 3, 130, 2, 1, 8, 5},  {2, 17, 97, 3, 1, 33, 64}, {1, 49, 513, 1, 1, 64, 64},
+    {1, 1, 1, 1, 1, 1, 1},      {1, 3, 130, 2, 1, 8, 5},  {2, 17, 97, 3, 1, 33, 64},  {1, 49, 513, 1, 1, 64, 64},
     {1, 5, 1100, 4, 2, 80, 96}, {1, 50, 70, 6, 2, 16, 3}, {1, 2, 640, 1, 1, 128, 20},
 };
 
@@ -135,6 +138,7 @@ TEST(Model, PoisonInHiddenAndVisibleKeys) {
 
 TEST(Model, PackedSequences) {
   for (const DTypes& dtypes : kDTypes) {
+    if (small_grid() && dtypes.q != DType::bf16) continue;
     Case c({1, 90, 700, 4, 2, 24, 40}, {0, 0, 3, 60, 61, 85}, {0, 5, 5, 600, 640, 690}, dtypes);
     c.fill_normal(13);
     c.options.causal = true;

@@ -34,19 +34,21 @@ Long largest_error(Long from, Long to, const Approximation& approximation, const
 template <class T>
 void expect_polynomials(Long exp2_error, Long log_error, Long tanh_error) {
   using P = Polynomials<T>;
-  EXPECT_LE(largest_error(-0.5L, 0.5L, [](Long f) { return 1 + f * polynomial(P::exp2, f); },
-                          [](Long f) { return std::exp2(f); }),
+  EXPECT_LE(largest_error(
+                -0.5L, 0.5L, [](Long f) { return 1 + f * polynomial(P::exp2, f); }, [](Long f) { return std::exp2(f); }),
             exp2_error);
-  EXPECT_LE(largest_error(std::sqrt(0.5L), std::sqrt(2.0L),
-                          [](Long g) {
-                            const Long s = (g - 1) / (g + 1);
-                            return 2 * s + s * s * s * polynomial(P::log, s * s);
-                          },
-                          [](Long g) { return std::log(g); }),
+  EXPECT_LE(largest_error(
+                std::sqrt(0.5L), std::sqrt(2.0L),
+                [](Long g) {
+                  const Long s = (g - 1) / (g + 1);
+                  return 2 * s + s * s * s * polynomial(P::log, s * s);
+                },
+                [](Long g) { return std::log(g); }),
             log_error);
   const Long small = P::kTanhSmall;
-  EXPECT_LE(largest_error(-small, small, [](Long x) { return x + x * x * x * polynomial(P::tanh, x * x); },
-                          [](Long x) { return std::tanh(x); }),
+  EXPECT_LE(largest_error(
+                -small, small, [](Long x) { return x + x * x * x * polynomial(P::tanh, x * x); },
+                [](Long x) { return std::tanh(x); }),
             tanh_error);
 }
 

@@ -39,8 +39,7 @@ void expect_limit(const char* name, const Case& c, const std::function<void(Opti
 TEST(Problem, AnOutputWithTwoElementsInOnePlaceIsRefused) {
   Case c = dense();
   const auto nothing = [](Options&, Tensor&) {};
-  for (int axis : {0, 1, 2, 3})
-    expect_limit("out.stride", c, nothing, [&](Options&, Tensor& out) { out.stride[axis] = 0; });
+  for (int axis : {0, 1, 2, 3}) expect_limit("out.stride", c, nothing, [&](Options&, Tensor& out) { out.stride[axis] = 0; });
   for (int axis : {0, 1, 2}) {
     expect_limit("lse.stride", c, nothing, [&](Options& o, Tensor&) { o.lse.stride[axis] = 0; });
     expect_limit("key_weights.stride", c, nothing, [&](Options& o, Tensor&) { o.key_weights.stride[axis] = 0; });
@@ -76,14 +75,16 @@ TEST(Problem, BoundariesReachToTheLastRowAndNeverFall) {
 
 TEST(Problem, NumbersReachToTheirLimits) {
   const Case c = dense();
-  expect_limit("window.left", c, [](Options& o, Tensor&) { o.window.left = -1; },
-               [](Options& o, Tensor&) { o.window.left = -2; });
-  expect_limit("window.right", c, [](Options& o, Tensor&) { o.window.right = 0; },
-               [](Options& o, Tensor&) { o.window.right = -2; });
-  expect_limit("dropout.probability", c, [](Options& o, Tensor&) { o.dropout.probability = std::nextafter(1.0, 0.0); },
-               [](Options& o, Tensor&) { o.dropout.probability = 1; });
-  expect_limit("dropout.probability", c, [](Options& o, Tensor&) { o.dropout.probability = 0; },
-               [](Options& o, Tensor&) { o.dropout.probability = -1e-300; });
+  expect_limit(
+      "window.left", c, [](Options& o, Tensor&) { o.window.left = -1; }, [](Options& o, Tensor&) { o.window.left = -2; });
+  expect_limit(
+      "window.right", c, [](Options& o, Tensor&) { o.window.right = 0; }, [](Options& o, Tensor&) { o.window.right = -2; });
+  expect_limit(
+      "dropout.probability", c, [](Options& o, Tensor&) { o.dropout.probability = std::nextafter(1.0, 0.0); },
+      [](Options& o, Tensor&) { o.dropout.probability = 1; });
+  expect_limit(
+      "dropout.probability", c, [](Options& o, Tensor&) { o.dropout.probability = 0; },
+      [](Options& o, Tensor&) { o.dropout.probability = -1e-300; });
   expect_limit("scale", c, [](Options& o, Tensor&) { o.scale = -1e38; }, [](Options& o, Tensor&) { o.scale = 1.001e38; });
   expect_limit("softcap", c, [](Options& o, Tensor&) { o.softcap = 0; }, [](Options& o, Tensor&) { o.softcap = -1e-30; });
   expect_limit("threads", c, [](Options& o, Tensor&) { o.threads = 4096; }, [](Options& o, Tensor&) { o.threads = 4097; });
@@ -96,9 +97,8 @@ TEST(Problem, PositionsReachTo2ToThe40) {
     for (ConstTensor Options::* option : {&Options::query_offset, &Options::first_key_position}) {
       const auto at = [&](Index position) {
         const Array positions = Array::ints({position, 0}, DType::i64);
-        return std::string(asked(c, [&](Options& o, Tensor&) {
-                             o.*option = positions.view(), o.alignment = Alignment::top_left;
-                           }).text);
+        return std::string(
+            asked(c, [&](Options& o, Tensor&) { o.*option = positions.view(), o.alignment = Alignment::top_left; }).text);
       };
       EXPECT_EQ(at(sign * kLimit), "");
       EXPECT_NE(at(sign * (kLimit + 1)).find("[0] = "), std::string::npos);

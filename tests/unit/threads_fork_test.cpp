@@ -56,8 +56,7 @@ TEST(Threads, AChildForkedWhileOthersAreInsideTheirCallsWorks) {
           // Static: no allocation in the child, where a sanitizer's allocator may be held by a
           // thread that is gone.
           static std::atomic<int> ran[100];
-          run_shares(
-              3, 100, [](void*, int, std::int64_t share) noexcept { ++ran[share]; }, nullptr);
+          run_shares(3, 100, [](void*, int, std::int64_t share) noexcept { ++ran[share]; }, nullptr);
           for (const auto& times : ran)
             if (times != 1) return false;
           return true;
@@ -74,8 +73,7 @@ TEST(Threads, AChildForkedInsideAShareCanCall) {
   run_shares(
       2, 4,
       [](void* context, int, std::int64_t) noexcept {
-        if (!in_child([] { return Tally(3, 50).run(); }))
-          ++*static_cast<std::atomic<int>*>(context);
+        if (!in_child([] { return Tally(3, 50).run(); })) ++*static_cast<std::atomic<int>*>(context);
       },
       &failed);
   EXPECT_EQ(failed, 0);

@@ -97,8 +97,7 @@ TEST(Threads, TheCallerWaitsForSharesThatOthersBegan) {
           Slow& s = *static_cast<Slow*>(context);
           ++s.begun;
           while (s.begun < 2) sched_yield();
-          for (int i = 0; worker != 0 && i < 2000; ++i)
-            sched_yield();  // the caller's share ends long before
+          for (int i = 0; worker != 0 && i < 2000; ++i) sched_yield();  // the caller's share ends long before
           ++s.done;
         },
         &slow);
@@ -140,8 +139,7 @@ TEST(BugCases, A9_4_ACallFromInsideAShareRunsOnTheSameThread) {
               [](void* c, int worker, std::int64_t) noexcept {
                 Inner& i = *static_cast<Inner*>(c);
                 ++i.outer->inner;
-                if (worker != 0 || pthread_equal(pthread_self(), i.outer->caller[i.share]) == 0)
-                  ++i.outer->elsewhere;
+                if (worker != 0 || pthread_equal(pthread_self(), i.outer->caller[i.share]) == 0) ++i.outer->elsewhere;
               },
               &inner);
       },
@@ -161,8 +159,7 @@ TEST(BugCases, A9_4_ShortLivedCallersLeaveNoThreadsAndNoMemoryBehind) {
         Tally tally(4, 64);
         if (tally.run()) ++complete;
         const std::int64_t now = from_status("Threads");
-        for (std::int64_t seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
-        }
+        for (std::int64_t seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {}
       });
     for (std::thread& t : callers) t.join();
     return complete == 20 ? most.load() : -1;

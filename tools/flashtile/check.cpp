@@ -59,10 +59,8 @@ std::optional<double> error_of(Real exact, double got, ErrorSums& sums) {
   const bool exact_finite = std::isfinite(static_cast<double>(exact)), got_finite = std::isfinite(got);
   if (exact_finite && got_finite) return static_cast<double>(std::fabs(static_cast<Real>(got) - exact));
   const bool alike = std::isnan(static_cast<double>(exact)) ? std::isnan(got) : static_cast<double>(exact) == got;
-  if (alike)
-    ++sums.not_finite;
-  else
-    ++sums.disagreements;
+  if (alike) ++sums.not_finite;
+  else ++sums.disagreements;
   return std::nullopt;
 }
 
@@ -174,8 +172,7 @@ class Checker {
   }
 
   /// LSE and statistics.
-  void compare_numbers(const Sequence& s, Index head, Index i, const reference::Row<Real>& exact,
-                       ErrorSums& sums) const {
+  void compare_numbers(const Sequence& s, Index head, Index i, const reference::Row<Real>& exact, ErrorSums& sums) const {
     const Index row = s.first_query + i;
     if (p_.lse.present) {
       const std::optional<double> error =
@@ -245,8 +242,7 @@ CheckResult judge(const Problem& p, const ErrorSums& sums, Family family, Index 
   a.head_dim = static_cast<double>(p.head_dim);
   a.rounding_output = relative(sums.rounding_squares);
   a.rounding_inputs = relative(sums.input_rounding_squares);
-  a.growth =
-      std::sqrt(std::max(1.0, sums.growth_squares / static_cast<double>(std::max<Index>(1, sums.growth_rows))));
+  a.growth = std::sqrt(std::max(1.0, sums.growth_squares / static_cast<double>(std::max<Index>(1, sums.growth_rows))));
   // Queries beyond the number of values say little that is new: their rows mix the same ones.
   a.elements = std::min(static_cast<double>(sums.compared),
                         static_cast<double>(p.k_rows * p.kv_heads * p.value_dim * (p.varlen ? 1 : p.batch)));
@@ -257,8 +253,7 @@ CheckResult judge(const Problem& p, const ErrorSums& sums, Family family, Index 
   r.max_abs = sums.max_abs, r.rounding_max_abs = sums.rounding_max_abs;
   r.rounding_rms = a.rounding_output;
   r.relative_rms = relative(sums.squares);
-  const double underflow =
-      0x1p-125 * std::max(1.0, sums.largest_value) * std::sqrt(static_cast<double>(sums.compared));
+  const double underflow = 0x1p-125 * std::max(1.0, sums.largest_value) * std::sqrt(static_cast<double>(sums.compared));
   r.rms_bound = bound(a) + (sums.squares == 0 ? 0 : underflow / std::sqrt(sums.exact_squares));
   r.worst_element = sums.worst_ratio / (kLargestToRms * bound(extreme));
   r.lse_max_abs = sums.lse_max_abs;

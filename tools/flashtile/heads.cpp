@@ -8,9 +8,7 @@ namespace flashtile::cli {
 
 std::vector<HeadSummary> summarize_heads(const Results& results) {
   const std::vector<std::int64_t>& shape = results.lse.shape;  // (B, Hq, Sq)
-  const auto at = [](const files::Array& array, std::int64_t i) {
-    return element(array.bytes.data(), array.dtype, i);
-  };
+  const auto at = [](const files::Array& array, std::int64_t i) { return element(array.bytes.data(), array.dtype, i); };
   std::vector<HeadSummary> heads(static_cast<std::size_t>(shape[1]));
   for (std::int64_t b = 0; b < shape[0]; ++b)
     for (std::int64_t h = 0; h < shape[1]; ++h)

@@ -54,9 +54,7 @@ void print_info(const MachineReport& m) {
   }
   fmt::print("\n{}Machine{}\n", s.bold, s.end);
   line("cpu", m.cpu[0] == '\0' ? "unknown" : m.cpu);
-  const auto cache = [](std::int64_t bytes) {
-    return bytes > 0 ? bytes_text(static_cast<double>(bytes)) : "unknown";
-  };
+  const auto cache = [](std::int64_t bytes) { return bytes > 0 ? bytes_text(static_cast<double>(bytes)) : "unknown"; };
   line("caches", fmt::format("L1 {}, L2 {}, L3 {}", cache(m.l1), cache(m.l2), cache(m.l3)));
   const std::string quota = m.cgroup_quota > 0 ? fmt::format("cgroup quota {:g}", m.cgroup_quota) : "no cgroup quota";
   line("threads", fmt::format("{}: affinity mask {}, {}", m.threads, m.affinity, quota));
@@ -75,11 +73,8 @@ void print_info_json(const MachineReport& m) {
   object["compiler"] = kCompiler;
   object["instruction_sets"] = ordered_json::array();
   for (const IsaReport& r : reports())
-    object["instruction_sets"].push_back({{"name", r.name},
-                                          {"built", r.built},
-                                          {"available", r.available},
-                                          {"chosen", r.chosen},
-                                          {"reason", r.reason}});
+    object["instruction_sets"].push_back(
+        {{"name", r.name}, {"built", r.built}, {"available", r.available}, {"chosen", r.chosen}, {"reason", r.reason}});
   object["cpu"] = m.cpu;
   object["caches"] = {{"l1", m.l1}, {"l2", m.l2}, {"l3", m.l3}};
   object["threads"] = {{"default", m.threads}, {"affinity", m.affinity}, {"cgroup_quota", nullptr}};

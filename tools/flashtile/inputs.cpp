@@ -91,8 +91,7 @@ Loaded make_random(const RunRequest& request) {
 Loaded load(const RunRequest& request) {
   const bool shapes = !request.q.empty() || !request.k.empty() || !request.v.empty();
   if (request.files.empty() && !shapes)
-    throw UsageError(
-        "FILE is missing; expected one .safetensors or .npz, three .npy, or shapes: --q 1x2048x8x128 --k …");
+    throw UsageError("FILE is missing; expected one .safetensors or .npz, three .npy, or shapes: --q 1x2048x8x128 --k …");
   if (!request.files.empty() && shapes)
     throw wrong("--q, --k, --v", "given with a FILE", "shapes only without one: the file has its own");
   if (request.files.empty()) return make_random(request);
@@ -106,12 +105,11 @@ Loaded load(const RunRequest& request) {
 }
 
 /// The array that an option names: one of the input file, or a file with one array.
-files::Array option_array(std::string_view argument, const std::string& word,
-                          const std::optional<files::ArrayFile>& input, std::string& source) {
+files::Array option_array(std::string_view argument, const std::string& word, const std::optional<files::ArrayFile>& input,
+                          std::string& source) {
   source = word;
   if (input && has(*input, word)) return input->read(word);
-  if (!exists(word))
-    throw wrong(argument, word, input ? "an existing file, or " + available(*input) : "an existing file");
+  if (!exists(word)) throw wrong(argument, word, input ? "an existing file, or " + available(*input) : "an existing file");
   const files::ArrayFile file = files::ArrayFile::open(word);
   if (file.entries().size() != 1)
     throw wrong(argument, word, fmt::format("a file with one array; it has {}", file.entries().size()));
@@ -121,8 +119,7 @@ files::Array option_array(std::string_view argument, const std::string& word,
 /// An option that the library wants as fp32 of the given ranks.
 ConstTensor fp32_option(Inputs& inputs, files::Array array, std::string_view argument, std::size_t ranks) {
   if (array.shape.empty() || array.shape.size() > ranks)
-    throw wrong(fmt::format("{}.shape", argument), shape_text(array.shape),
-                ranks == 1 ? "(Hq,)" : "(Hq,) or (B, Hq)");
+    throw wrong(fmt::format("{}.shape", argument), shape_text(array.shape), ranks == 1 ? "(Hq,)" : "(Hq,) or (B, Hq)");
   inputs.arrays.push_back(converted(array, DType::f32));
   return std::as_const(inputs.arrays.back()).view();
 }
@@ -142,8 +139,7 @@ void read_options(const RunRequest& request, const std::optional<files::ArrayFil
     inputs.mask = std::as_const(inputs.arrays.back()).view();
   }
   if (!request.sinks.empty())
-    inputs.sinks =
-        fp32_option(inputs, option_array("--sinks", request.sinks, file, inputs.sinks_source), "--sinks", 1);
+    inputs.sinks = fp32_option(inputs, option_array("--sinks", request.sinks, file, inputs.sinks_source), "--sinks", 1);
   if (request.alibi == "auto") {
     const std::vector<float> slopes = alibi_slopes(inputs.q.shape[2]);
     files::Array array = files::make_array("alibi", DType::f32, {static_cast<std::int64_t>(slopes.size())});

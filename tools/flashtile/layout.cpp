@@ -26,8 +26,7 @@ Tensor strided(files::Array& array, std::string_view layout) {
 
 std::string layout_for(std::string_view word, std::size_t rank, std::string_view what) {
   if (word.empty()) {
-    if (rank < 2 || rank > 4)
-      throw wrong(fmt::format("{}.rank", what), fmt::to_string(rank), "4 (bshd), 3 (shd) or 2 (sd)");
+    if (rank < 2 || rank > 4) throw wrong(fmt::format("{}.rank", what), fmt::to_string(rank), "4 (bshd), 3 (shd) or 2 (sd)");
     return rank == 4 ? "bshd" : rank == 3 ? "shd" : "sd";
   }
   std::string sorted(word);
@@ -36,8 +35,7 @@ std::string layout_for(std::string_view word, std::size_t rank, std::string_view
   if (!known)
     throw wrong("--layout", word,
                 "each of b, s, h, d at most once, in the order of the array, with s and d: bshd, bhsd, shd");
-  if (word.size() != rank)
-    throw wrong("--layout", word, fmt::format("{} letters: {} has {} dimensions", rank, what, rank));
+  if (word.size() != rank) throw wrong("--layout", word, fmt::format("{} letters: {} has {} dimensions", rank, what, rank));
   return std::string(word);
 }
 
@@ -56,10 +54,8 @@ Tensor as_bshd(files::Array& array, std::string_view layout) {
     files::Bytes to(from.size());
     for (std::int64_t i = 0; i < array.elements(); ++i) {
       std::int64_t at = 0;
-      for (std::size_t axis = 0; axis < array.shape.size(); ++axis)
-        at += i / dense[axis] % array.shape[axis] * stride[axis];
-      std::copy_n(from.data() + static_cast<std::size_t>(i) * size, size,
-                  to.data() + static_cast<std::size_t>(at) * size);
+      for (std::size_t axis = 0; axis < array.shape.size(); ++axis) at += i / dense[axis] % array.shape[axis] * stride[axis];
+      std::copy_n(from.data() + static_cast<std::size_t>(i) * size, size, to.data() + static_cast<std::size_t>(at) * size);
     }
     array.bytes = std::move(to);
     array.stride = stride;

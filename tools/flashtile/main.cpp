@@ -96,10 +96,8 @@ UsageError usage_error(const CLI::App& app, const CLI::ParseError& e) {
     if (text.find("missing") != std::string::npos) return wrong(argument, "nothing", "a value after it");
     return wrong(argument, "given more than once", "it once");
   }
-  if (dynamic_cast<const CLI::ConversionError*>(&e) !=
-      nullptr)  // only flags have a type: "Could not convert: --x = y"
-    return UsageError(text.substr(text.find(':') == std::string::npos ? 0 : text.find(':') + 2) +
-                      "; expected no value");
+  if (dynamic_cast<const CLI::ConversionError*>(&e) != nullptr)  // only flags have a type: "Could not convert: --x = y"
+    return UsageError(text.substr(text.find(':') == std::string::npos ? 0 : text.find(':') + 2) + "; expected no value");
   return UsageError(text);
 }
 

@@ -46,8 +46,7 @@ double parse_number(std::string_view argument, std::string_view text, std::strin
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || text.empty() || !std::isfinite(value))
-    throw wrong(argument, text, allowed);
+  if (error != std::errc() || stop != end || text.empty() || !std::isfinite(value)) throw wrong(argument, text, allowed);
   return value;
 }
 
@@ -74,8 +73,7 @@ Window parse_window(std::string_view argument, std::string_view text) {
   for (int i = 0; i < 2; ++i) {
     const char* const end = words[i].data() + words[i].size();
     const auto [stop, error] = std::from_chars(words[i].data(), end, sides[i]);
-    if (error != std::errc() || stop != end || words[i].empty() || sides[i] < -1)
-      throw wrong(argument, text, kAllowed);
+    if (error != std::errc() || stop != end || words[i].empty() || sides[i] < -1) throw wrong(argument, text, kAllowed);
   }
   return {sides[0], sides[1]};
 }
@@ -121,9 +119,7 @@ std::vector<std::int64_t> parse_shape(std::string_view argument, std::string_vie
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return bracketed(shape.data(), shape.size()); }
 
-std::string shape_text(const ConstTensor& tensor) {
-  return bracketed(tensor.shape, static_cast<std::size_t>(tensor.rank));
-}
+std::string shape_text(const ConstTensor& tensor) { return bracketed(tensor.shape, static_cast<std::size_t>(tensor.rank)); }
 
 std::string shape_word(const ConstTensor& tensor) {
   std::string text;

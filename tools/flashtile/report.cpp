@@ -70,8 +70,8 @@ void print_formula(const RunReport& r) {
     print_tensor("slope", shape_text(in.alibi_slopes), "fp32", "ALiBi        " + short_source(in.alibi_source));
   if (in.sinks.present())
     print_tensor("sink", shape_text(in.sinks), "fp32", "Hq           " + short_source(in.sinks_source));
-  print_tensor("Q Kᵀ", fmt::format("({}, {}, {}, {})", in.q.shape[0], in.q.shape[2], in.q.shape[1], in.k.shape[1]),
-               "", "B×Hq×Sq×Sk   never stored");
+  print_tensor("Q Kᵀ", fmt::format("({}, {}, {}, {})", in.q.shape[0], in.q.shape[2], in.q.shape[1], in.k.shape[1]), "",
+               "B×Hq×Sq×Sk   never stored");
   print_tensor("O", shape_text(r.out), name_of(r.out.dtype), "B×Sq×Hq×Dv");
   print_tensor("LSE", shape_text(r.lse), name_of(r.lse.dtype), "B×Hq×Sq");
 }
@@ -86,15 +86,14 @@ void print_work(const RunReport& r) {
   const PlanFacts& f = r.facts;
   heading("What ran");
   line("problem", r.problem);
-  line("engine",
-       fmt::format("{}, {} arithmetic, {} thread{}", f.isa, f.arithmetic, r.threads, r.threads == 1 ? "" : "s"));
-  line("tiles", fmt::format("{} queries × {} keys, chunks of {} keys, {} tasks", f.tile_queries, f.block_keys,
-                            f.chunk_keys, grouped(f.tasks)));
+  line("engine", fmt::format("{}, {} arithmetic, {} thread{}", f.isa, f.arithmetic, r.threads, r.threads == 1 ? "" : "s"));
+  line("tiles", fmt::format("{} queries × {} keys, chunks of {} keys, {} tasks", f.tile_queries, f.block_keys, f.chunk_keys,
+                            grouped(f.tasks)));
   line("time", timing(r));
   const double seconds = r.best();
   line("speed", fmt::format("{:.1f} GFLOP/s", seconds > 0 ? f.flops / seconds * 1e-9 : 0));
-  line("work", fmt::format("{} FLOPs = 2 · {} visible pairs · (D + Dv)", grouped(std::llround(f.flops)),
-                           grouped(f.visible_pairs)));
+  line("work",
+       fmt::format("{} FLOPs = 2 · {} visible pairs · (D + Dv)", grouped(std::llround(f.flops)), grouped(f.visible_pairs)));
   line("memory", fmt::format("{} in and out at least, {} workspace", bytes_text(f.bytes_min),
                              bytes_text(static_cast<double>(r.workspace))));
   heading("Why");
@@ -126,8 +125,8 @@ std::string bar(double share, int width) {
 void print_heads(const RunReport& r) {
   constexpr std::size_t kShown = 64;
   heading("Heads");
-  fmt::print("  {}{:>4}  {:>8}  {:>8}  {:>8}  {:>8}   {}{}\n", style().dim, "", "entropy", "largest", "weight",
-             "logit", "entropy as a share of", style().end);
+  fmt::print("  {}{:>4}  {:>8}  {:>8}  {:>8}  {:>8}   {}{}\n", style().dim, "", "entropy", "largest", "weight", "logit",
+             "entropy as a share of", style().end);
   fmt::print("  {}{:>4}  {:>8}  {:>8}  {:>8}  {:>8}   {}{}\n", style().dim, "head", "mean", "of all", "mean", "mean",
              "ln(keys), the most", style().end);
   const double most = std::log(static_cast<double>(std::max<std::int64_t>(2, r.inputs->k.shape[1])));
@@ -140,8 +139,7 @@ void print_heads(const RunReport& r) {
     fmt::print("  {:>4}  {:>8.3f}  {:>8.4f}  {:>8.4f}  {:>8.3f}   {}\n", h, head.entropy, head.largest_weight,
                head.mean_largest_weight, head.logit_mean, bar(head.entropy / most, 20));
   }
-  if (r.heads.size() > kShown)
-    fmt::print("  … and {} more heads (all of them with --json)\n", r.heads.size() - kShown);
+  if (r.heads.size() > kShown) fmt::print("  … and {} more heads (all of them with --json)\n", r.heads.size() - kShown);
 }
 
 void print_check(const CheckResult& c) {
@@ -166,11 +164,10 @@ void print_check(const CheckResult& c) {
   plain("logit deviation", c.logit_deviation_max_abs, "largest error");
   if (c.not_finite > 0) fmt::print("  {} NaN or infinite numbers, the same in both\n", grouped(c.not_finite));
   if (c.disagreements > 0)
-    fmt::print("  {}{} numbers are NaN or infinite in only one of the two: FAIL{}\n", style().bad,
-               grouped(c.disagreements), style().end);
+    fmt::print("  {}{} numbers are NaN or infinite in only one of the two: FAIL{}\n", style().bad, grouped(c.disagreements),
+               style().end);
   fmt::print("  {}{}{}\n", c.passed() ? style().good : style().bad,
-             c.passed() ? "Within the bounds of docs/numerics.md." : "Beyond the bounds of docs/numerics.md.",
-             style().end);
+             c.passed() ? "Within the bounds of docs/numerics.md." : "Beyond the bounds of docs/numerics.md.", style().end);
 }
 
 }  // namespace

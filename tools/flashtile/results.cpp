@@ -57,8 +57,7 @@ void check_out_path(const std::string& path) {
     throw wrong("--out", path, "a name that ends in .safetensors, .npz or .npy");
   const std::size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (access(directory.c_str(), W_OK | X_OK) != 0)
-    throw wrong("--out", path, "a name in a directory that can be written");
+  if (access(directory.c_str(), W_OK | X_OK) != 0) throw wrong("--out", path, "a name in a directory that can be written");
 }
 
 void write_results(const std::string& path, Results results, bool key_weights) {

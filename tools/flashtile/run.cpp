@@ -64,8 +64,8 @@ Plan planned(const Inputs& inputs, const Tensor& out, const Options& options) {
 
 /// O's shape without O.
 Tensor unallocated_out(const Inputs& inputs, DType dtype) {
-  Tensor out = view(static_cast<float*>(nullptr),
-                    {inputs.q.shape[0], inputs.q.shape[1], inputs.q.shape[2], inputs.v.shape[3]});
+  Tensor out =
+      view(static_cast<float*>(nullptr), {inputs.q.shape[0], inputs.q.shape[1], inputs.q.shape[2], inputs.v.shape[3]});
   out.dtype = dtype;
   return out;
 }
@@ -74,8 +74,7 @@ Tensor unallocated_out(const Inputs& inputs, DType dtype) {
 std::vector<double> timed_calls(const RunRequest& request, const Inputs& inputs, DType out_dtype, const Options& full,
                                 double first_seconds) {
   int repeats = 0;
-  if (!request.repeat.empty())
-    repeats = static_cast<int>(parse_integer("--repeat", request.repeat, 0, 1000000));
+  if (!request.repeat.empty()) repeats = static_cast<int>(parse_integer("--repeat", request.repeat, 0, 1000000));
   else if (first_seconds * kFewestRepeats <= kTimedSeconds)
     repeats = std::min(kMostRepeats, static_cast<int>(kTimedSeconds / std::max(first_seconds, 1e-6)));
   if (repeats == 0) return {};
@@ -85,8 +84,7 @@ std::vector<double> timed_calls(const RunRequest& request, const Inputs& inputs,
   plain.key_weights = {};
   std::vector<double> seconds;
   for (int i = 0; i < repeats; ++i)
-    seconds.push_back(
-        seconds_of([&] { require(try_attention(inputs.q, inputs.k, inputs.v, scratch.out_view, plain)); }));
+    seconds.push_back(seconds_of([&] { require(try_attention(inputs.q, inputs.k, inputs.v, scratch.out_view, plain)); }));
   return seconds;
 }
 

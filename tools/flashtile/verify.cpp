@@ -39,9 +39,9 @@ void Findings::add(const MeasuredError& e) {
   if (errors_.size() == 1)
     fmt::print("  {}{:<6}{:<14}{:>9}  {:>9}  {:>9}  {:>9}  {:>9}{}\n", style().dim, "type", "set", "rms", "bound",
                "rounding", "largest", "LSE", style().end);
-  fmt::print("  {:<6}{:<14}{:>9.2e}  {:>9.2e}  {:>9.2e}  {:>9.2e}  {:>9.2e}  {}{}{}\n", name_of(e.dtype),
-             e.engine.name, c.relative_rms, c.rms_bound, c.rounding_rms, c.max_abs, c.lse_max_abs,
-             c.passed() ? style().good : style().bad, c.passed() ? "ok" : "FAIL", style().end);
+  fmt::print("  {:<6}{:<14}{:>9.2e}  {:>9.2e}  {:>9.2e}  {:>9.2e}  {:>9.2e}  {}{}{}\n", name_of(e.dtype), e.engine.name,
+             c.relative_rms, c.rms_bound, c.rounding_rms, c.max_abs, c.lse_max_abs, c.passed() ? style().good : style().bad,
+             c.passed() ? "ok" : "FAIL", style().end);
   std::fflush(stdout);
 }
 
@@ -63,10 +63,9 @@ bool Findings::passed() const {
 
 void Findings::print_summary() const {
   if (passed())
-    fmt::print("\n{}All {} properties hold, all {} errors are within the bounds.{}\n", style().good,
-               properties_.size(), errors_.size(), style().end);
-  else
-    fmt::print("\n{}Something above does not hold.{}\n", style().bad, style().end);
+    fmt::print("\n{}All {} properties hold, all {} errors are within the bounds.{}\n", style().good, properties_.size(),
+               errors_.size(), style().end);
+  else fmt::print("\n{}Something above does not hold.{}\n", style().bad, style().end);
 }
 
 void Findings::print_json() const {

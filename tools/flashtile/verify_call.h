@@ -32,8 +32,7 @@ class Call {
         k(files::make_array("k", inputs, {s.batch, s.keys, s.kv_heads, s.head_dim})),
         v(files::make_array("v", inputs, {s.batch, s.keys, s.kv_heads, s.value_dim})),
         out(files::make_array("out", output, {s.batch, s.queries, s.heads, s.value_dim})),
-        lse(files::make_array("lse", inputs == DType::f64 ? DType::f64 : DType::f32, {s.batch, s.heads, s.queries})) {
-  }
+        lse(files::make_array("lse", inputs == DType::f64 ? DType::f64 : DType::f32, {s.batch, s.heads, s.queries})) {}
 
   void fill_normal(std::uint64_t seed) {
     q = normal_array("q", q.dtype, q.shape, 3 * seed);
@@ -73,8 +72,7 @@ class Call {
     const Tensors tensors = tensors_of(q.view(), k.view(), v.view(), out.view(), o);
     std::vector<std::byte> workspace(status.ok() ? workspace_bytes(plan, workers) : 0);
     for (int i = 0; i < workers && status.ok(); ++i)
-      status =
-          flashtile::run(plan, tensors, workspace.data(), workspace.size(), reverse ? workers - 1 - i : i, workers);
+      status = flashtile::run(plan, tensors, workspace.data(), workspace.size(), reverse ? workers - 1 - i : i, workers);
     return status;
   }
 

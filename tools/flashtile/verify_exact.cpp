@@ -77,8 +77,7 @@ struct DyadicProblem {
 
   DyadicProblem(std::int64_t keys, std::uint64_t seed) {
     Integers random(seed);
-    shape = {
-        .batch = 3, .queries = 19, .keys = keys, .heads = 2, .kv_heads = 1, .head_dim = kHeadDim, .value_dim = 9};
+    shape = {.batch = 3, .queries = 19, .keys = keys, .heads = 2, .kv_heads = 1, .head_dim = kHeadDim, .value_dim = 9};
     for (std::int64_t c = 0; c < kLogitDims; ++c) {
       const std::vector<int> drawn = dyadic_logits(keys, random);
       logits.emplace_back();
@@ -146,8 +145,7 @@ bool equals_answer(const DyadicProblem& problem, const Call& call) {
     for (std::int64_t b = 0; b < s.batch; ++b) {
       const std::int64_t at = (b * s.queries * s.heads + row) * s.value_dim;
       for (std::int64_t d = 0; d < s.value_dim; ++d)
-        if (element(call.out.bytes.data(), call.out.dtype, at + d) != expected[static_cast<std::size_t>(d)])
-          return false;
+        if (element(call.out.bytes.data(), call.out.dtype, at + d) != expected[static_cast<std::size_t>(d)]) return false;
       const std::int64_t head = row % s.heads, i = row / s.heads;
       const double got = element(call.lse.bytes.data(), call.lse.dtype, (b * s.heads + head) * s.queries + i);
       if (!(std::fabs(got - lse) <= unit * std::fabs(lse))) return false;
@@ -184,8 +182,7 @@ Property textbook() {
   const DyadicProblem problem(kKeys, 5);
   Integers random(6);
   const auto row = [&](std::size_t c) {
-    return std::find(problem.column.begin(), problem.column.end(), static_cast<std::int64_t>(c)) -
-           problem.column.begin();
+    return std::find(problem.column.begin(), problem.column.end(), static_cast<std::int64_t>(c)) - problem.column.begin();
   };
   for (const std::vector<std::int64_t>& order : key_orders(kKeys, random))
     for (std::size_t tile = 1; tile <= static_cast<std::size_t>(kKeys); ++tile)
@@ -200,8 +197,7 @@ Property textbook() {
 }
 
 Property kernels(const Engine& engine, DType dtype) {
-  Property property{
-      fmt::format("{}, {}: every output is the rational number, bit for bit", engine.name, name_of(dtype))};
+  Property property{fmt::format("{}, {}: every output is the rational number, bit for bit", engine.name, name_of(dtype))};
   for (const std::int64_t keys : {1, 2, 3, 31, 64, 128, 129, 300, 513, 1030}) {
     const DyadicProblem problem(keys, static_cast<std::uint64_t>(keys));
     Call call(problem.shape, dtype, dtype == DType::f64 ? DType::f64 : DType::f32);

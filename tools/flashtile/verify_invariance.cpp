@@ -83,9 +83,8 @@ void try_rows(Property& property, const Call& whole, const std::string& where) {
     std::int64_t offset = 0;
     Call part = rows_alone(whole, batch, begin, count, offset);
     require(part.run());
-    property.expect(rows_agree(whole, part, batch, begin), [&] {
-      return fmt::format("{}, batch {}, rows {} … {}", where, batch, begin, begin + count - 1);
-    });
+    property.expect(rows_agree(whole, part, batch, begin),
+                    [&] { return fmt::format("{}, batch {}, rows {} … {}", where, batch, begin, begin + count - 1); });
   };
   for (std::int64_t batch = 0; batch < kShape.batch; ++batch) {
     for (const std::int64_t row : {0, 1, 15, 16, 36}) expect(batch, row, 1);
@@ -128,10 +127,8 @@ void verify_invariance(Findings& findings) {
         try_workers(p, whole, where);
         std::optional<Call>& before = first[static_cast<int>(engine.family)];
         Property& sets = engine.family == Family::fma ? p.sets : p.twin;
-        if (before)
-          sets.expect(same_bits(*before, whole), [&] { return where; });
-        else
-          before = std::move(whole);
+        if (before) sets.expect(same_bits(*before, whole), [&] { return where; });
+        else before = std::move(whole);
       }
     }
   findings.add(p.rows);

@@ -32,9 +32,7 @@ AnyTensor view_of(AnyArray& a) {
 
 }  // namespace
 
-std::int64_t Array::elements() const noexcept {
-  return checked_bytes(dtype, shape).value_or(0) / size_of(dtype);
-}
+std::int64_t Array::elements() const noexcept { return checked_bytes(dtype, shape).value_or(0) / size_of(dtype); }
 
 Tensor Array::view() { return view_of<Tensor>(*this); }
 ConstTensor Array::view() const { return view_of<ConstTensor>(*this); }

@@ -35,8 +35,7 @@ auto guarded(const std::string& where, F&& f) {
 }  // namespace
 
 ArrayFile ArrayFile::open(const std::string& path) {
-  return guarded(printable(path),
-                 [&] { return ArrayFile(printable(path), open_by_format(Source::open(path))); });
+  return guarded(printable(path), [&] { return ArrayFile(printable(path), open_by_format(Source::open(path))); });
 }
 
 ArrayFile ArrayFile::from_bytes(std::string name, std::vector<std::byte> bytes) {

@@ -30,8 +30,7 @@ bool is_utf8(std::string_view text);
 bool is_plain_name(std::string_view name);
 
 /// Throws FileError("where: field = was; expected allowed").
-[[noreturn]] void refuse(std::string_view where, std::string_view field, std::string_view was,
-                         std::string_view allowed);
+[[noreturn]] void refuse(std::string_view where, std::string_view field, std::string_view was, std::string_view allowed);
 
 /// Throws FileError("where: what: " and the system's words for the error number).
 [[noreturn]] void refuse_system(std::string_view where, std::string_view what, int error_number);

@@ -55,8 +55,8 @@ class Parser {
 
  private:
   [[noreturn]] void bad(std::string_view allowed) const {
-    refuse(where_, fmt::format("header at byte {}", at_),
-           at_ < text_.size() ? in_quotes(text_.substr(at_, 16)) : "its end", allowed);
+    refuse(where_, fmt::format("header at byte {}", at_), at_ < text_.size() ? in_quotes(text_.substr(at_, 16)) : "its end",
+           allowed);
   }
   void skip_space() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
@@ -133,8 +133,7 @@ class Parser {
     const std::size_t start = at_;
     std::int64_t n = 0;
     for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_)
-      if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, text_[at_] - '0', &n))
-        bad("sizes below 2^63");
+      if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, text_[at_] - '0', &n)) bad("sizes below 2^63");
     if (at_ == start) bad("a size, 0 or more");
     if (text_[start] == '0' && at_ - start > 1) bad("a size without leading zeros");
     return n;
@@ -151,15 +150,16 @@ NpyHeader parse_npy_header(std::string_view text, const std::string& where) {
   NpyHeader h = Parser(text, where).dictionary();
   for (const Descr& d : kDescr)
     if (h.descr == d.text) h.dtype = d.dtype, h.swapped = d.swapped;
-  if (h.dtype && !checked_bytes(*h.dtype, h.shape))
-    refuse(where, "shape", text_of(h.shape), "a product below 2^63 bytes");
+  if (h.dtype && !checked_bytes(*h.dtype, h.shape)) refuse(where, "shape", text_of(h.shape), "a product below 2^63 bytes");
   return h;
 }
 
 std::string npy_type_problem(const NpyHeader& header, const std::string& where) {
   if (header.dtype) return {};
-  return fmt::format("{}: descr = {}; expected '<f8', '<f4', '<f2', '|b1', '<i4', '<i8', one of these with '>', or "
-                     "'<V2' for bf16", where, in_quotes(header.descr));
+  return fmt::format(
+      "{}: descr = {}; expected '<f8', '<f4', '<f2', '|b1', '<i4', '<i8', one of these with '>', or "
+      "'<V2' for bf16",
+      where, in_quotes(header.descr));
 }
 
 std::string npy_preamble(DType dtype, bool fortran, const std::vector<std::int64_t>& shape) {

@@ -86,8 +86,7 @@ class NpzFile final : public Container {
   void check_unique() const {
     std::map<std::string_view, int> count;
     for (const Entry& e : entries_)
-      if (++count[e.name] > 1)
-        refuse(source_.where(), "array name", in_quotes(e.name) + " twice", "each name once");
+      if (++count[e.name] > 1) refuse(source_.where(), "array name", in_quotes(e.name) + " twice", "each name once");
   }
 
   Source source_;

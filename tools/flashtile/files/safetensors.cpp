@@ -176,8 +176,8 @@ class SafetensorsFile final : public Container {
     for (const SafetensorsEntry& t : header_.tensors) {
       Entry& e = entries_.emplace_back(Entry{t.name, t.dtype ? name_of(*t.dtype) : t.dtype_word, t.shape, {}});
       if (!t.dtype)
-        e.problem = fmt::format("{}: dtype = {}; expected F64, F32, F16, BF16, BOOL, I32 or I64", where(t),
-                                in_quotes(t.dtype_word));
+        e.problem =
+            fmt::format("{}: dtype = {}; expected F64, F32, F16, BF16, BOOL, I32 or I64", where(t), in_quotes(t.dtype_word));
     }
   }
   const char* format() const noexcept override { return ".safetensors"; }
@@ -191,9 +191,7 @@ class SafetensorsFile final : public Container {
   }
 
  private:
-  std::string where(const SafetensorsEntry& t) const {
-    return fmt::format("{}[{}]", source_.where(), in_quotes(t.name));
-  }
+  std::string where(const SafetensorsEntry& t) const { return fmt::format("{}[{}]", source_.where(), in_quotes(t.name)); }
 
   Source source_;
   std::uint64_t data_ = 0;  // offset of the data
@@ -211,9 +209,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
 }
 
 int safetensors_rank(DType t) noexcept {
-  return static_cast<int>(
-      std::find_if(std::begin(kWords), std::end(kWords), [t](const Word& w) { return w.dtype == t; }) -
-      std::begin(kWords));
+  return static_cast<int>(std::find_if(std::begin(kWords), std::end(kWords), [t](const Word& w) { return w.dtype == t; }) -
+                          std::begin(kWords));
 }
 
 const char* safetensors_word(DType t) noexcept { return kWords[safetensors_rank(t)].text; }

@@ -21,8 +21,11 @@ constexpr std::uint64_t kLongestRead = 1u << 30;  // Linux transfers at most 2^3
 Source::Source(std::string path) : path_(std::move(path)), where_(printable(path_)) {}
 
 Source::Source(Source&& other) noexcept
-    : path_(std::move(other.path_)), where_(std::move(other.where_)), size_(other.size_),
-      fd_(std::exchange(other.fd_, -1)), bytes_(std::move(other.bytes_)) {}
+    : path_(std::move(other.path_)),
+      where_(std::move(other.where_)),
+      size_(other.size_),
+      fd_(std::exchange(other.fd_, -1)),
+      bytes_(std::move(other.bytes_)) {}
 
 Source::~Source() {
   if (fd_ >= 0) ::close(fd_);

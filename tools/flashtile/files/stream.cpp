@@ -60,8 +60,7 @@ class InflatedStream final : public ByteStream {
       if (step(&more, 1) != 0)
         refuse(where_, "deflated data", "more bytes than declared", fmt::format("{} bytes", range_.size));
     const std::uint64_t unused = range_.packed - taken_ + zlib_.avail_in;
-    if (unused != 0)
-      refuse(where_, "deflated data", fmt::format("{} bytes after its end", unused), "none");
+    if (unused != 0) refuse(where_, "deflated data", fmt::format("{} bytes after its end", unused), "none");
   }
 
   // One call of inflate; how many bytes it produced. Sets ended_ at the end of the deflate stream.

@@ -35,8 +35,7 @@ class ByteStream {
   const std::string& where() const noexcept { return where_; }
 
  protected:
-  ByteStream(std::string where, const PackedRange& range)
-      : where_(std::move(where)), range_(range), left_(range.size) {}
+  ByteStream(std::string where, const PackedRange& range) : where_(std::move(where)), range_(range), left_(range.size) {}
   virtual void unpack(std::byte* to, std::uint64_t n) = 0;
   virtual void check_end() = 0;
 

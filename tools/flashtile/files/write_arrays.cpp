@@ -88,8 +88,7 @@ void check_names(const std::string& where, std::span<const Array> arrays, Format
   for (const Array& a : arrays) {
     const bool plain = format == Format::npz ? is_plain_entry_name(a.name) : is_plain_name(a.name);
     if (!plain || (format == Format::safetensors && a.name == "__metadata__"))
-      refuse(where, "array name", in_quotes(a.name),
-             "plain UTF-8, not reserved, and for .npz no path that leads upwards");
+      refuse(where, "array name", in_quotes(a.name), "plain UTF-8, not reserved, and for .npz no path that leads upwards");
     if (!names.insert(a.name).second) refuse(where, "array name", in_quotes(a.name) + " twice", "each name once");
   }
 }

@@ -38,6 +38,14 @@ std::uint64_t find_end(const Source& source) {
   refuse(source.where(), "end of central directory", "missing", "a whole .npz file");
 }
 
+// The central directory must end where its end record begins.
+Directory directory_before(const Source& source, std::uint64_t at, const Directory& d) {
+  if (d.offset > at || d.size != at - d.offset)
+    refuse(source.where(), "central directory", fmt::format("{} bytes at offset {}", d.size, d.offset),
+           fmt::format("one that ends at {}", at));
+  return d;
+}
+
 Directory read_end64(const Source& source, std::uint64_t end) {
   if (end < kLocator64Size) refuse(source.where(), "zip64 locator", "missing", "20 bytes before the end record");
   const std::uint64_t locator_at = end - kLocator64Size;
@@ -52,11 +60,7 @@ Directory read_end64(const Source& source, std::uint64_t end) {
            fmt::format("size {} just before the locator at {}", kEnd64Size - 12, locator_at));
   if (u32(end64, 16) != 0 || u32(end64, 20) != 0 || u64(end64, 24) != u64(end64, 32))
     refuse(source.where(), "disks", "several", "one");
-  const Directory d{u64(end64, 32), u64(end64, 40), u64(end64, 48)};
-  if (d.offset > at || d.size != at - d.offset)
-    refuse(source.where(), "central directory", fmt::format("{} bytes at offset {}", d.size, d.offset),
-           fmt::format("one that ends at {}", at));
-  return d;
+  return directory_before(source, at, {u64(end64, 32), u64(end64, 40), u64(end64, 48)});
 }
 
 Directory read_end(const Source& source) {
@@ -64,13 +68,8 @@ Directory read_end(const Source& source) {
   const std::string end = read_text(source, at, kEndSize, "end of central directory");
   if (u16(end, 10) == kElsewhere16 || u32(end, 12) == kElsewhere32 || u32(end, 16) == kElsewhere32)
     return read_end64(source, at);
-  if (u16(end, 4) != 0 || u16(end, 6) != 0 || u16(end, 8) != u16(end, 10))
-    refuse(source.where(), "disks", "several", "one");
-  const Directory d{u16(end, 10), u32(end, 12), u32(end, 16)};
-  if (d.offset > at || d.size != at - d.offset)
-    refuse(source.where(), "central directory", fmt::format("{} bytes at offset {}", d.size, d.offset),
-           fmt::format("one that ends at {}", at));
-  return d;
+  if (u16(end, 4) != 0 || u16(end, 6) != 0 || u16(end, 8) != u16(end, 10)) refuse(source.where(), "disks", "several", "one");
+  return directory_before(source, at, {u16(end, 10), u32(end, 12), u32(end, 16)});
 }
 
 // Takes the numbers that are "elsewhere" from the zip64 extra field, in the format's order.
@@ -120,8 +119,7 @@ void check_record(const Source& source, std::string_view record, const std::stri
     refuse(source.where(), "entry name", in_quotes(name), "plain UTF-8, relative, without '..' and '\\'");
   const std::string where = fmt::format("{}[{}]", source.where(), in_quotes(name));
   constexpr std::uint16_t kRefused = kEncrypted | kPatched | kStrongEncryption | kMaskedDirectory;
-  if (u16(record, 8) & kRefused)
-    refuse(where, "flags", fmt::format("{:#06x}", u16(record, 8)), "no encryption, no patch");
+  if (u16(record, 8) & kRefused) refuse(where, "flags", fmt::format("{:#06x}", u16(record, 8)), "no encryption, no patch");
   if (u16(record, 34) != 0) refuse(where, "disk", fmt::to_string(u16(record, 34)), "0");
 }
 
@@ -131,8 +129,7 @@ void check_disjoint(const Source& source, std::vector<ZipEntry> entries) {
   for (std::size_t i = 1; i < entries.size(); ++i)
     if (entries[i].name == entries[i - 1].name)
       refuse(source.where(), "entry name", in_quotes(entries[i].name) + " twice", "each name once");
-  std::sort(entries.begin(), entries.end(),
-            [](const ZipEntry& a, const ZipEntry& b) { return a.header < b.header; });
+  std::sort(entries.begin(), entries.end(), [](const ZipEntry& a, const ZipEntry& b) { return a.header < b.header; });
   for (std::size_t i = 1; i < entries.size(); ++i) {
     const PackedRange& before = entries[i - 1].range;
     if (before.offset + before.packed > entries[i].header)
@@ -158,12 +155,10 @@ std::vector<ZipEntry> read_zip_directory(const Source& source) {
   std::string_view rest = text;
   while (!rest.empty()) {
     if (rest.size() < kDirectoryRecordSize || u32(rest, 0) != kDirectoryRecord)
-      refuse(source.where(), "central directory", fmt::format("broken after {} entries", entries.size()),
-             "whole records");
+      refuse(source.where(), "central directory", fmt::format("broken after {} entries", entries.size()), "whole records");
     const std::size_t name_size = u16(rest, 28), extra_size = u16(rest, 30), comment_size = u16(rest, 32);
     const std::size_t record_size = kDirectoryRecordSize + name_size + extra_size + comment_size;
-    if (rest.size() < record_size)
-      refuse(source.where(), "central directory", "cut off in a record", "whole records");
+    if (rest.size() < record_size) refuse(source.where(), "central directory", "cut off in a record", "whole records");
     const std::string_view record = rest.substr(0, record_size);
     ZipEntry e;
     e.name = record.substr(kDirectoryRecordSize, name_size);

@@ -125,8 +125,7 @@ void ZipWriter::finish() {
     out_.write(record.data(), record.size());
   }
   const std::uint64_t end = out_.size(), size = end - offset, n = records_.size();
-  const bool wide =
-      n >= std::min<std::uint64_t>(kElsewhere16, wide_from_) || size >= wide_from_ || offset >= wide_from_;
+  const bool wide = n >= std::min<std::uint64_t>(kElsewhere16, wide_from_) || size >= wide_from_ || offset >= wide_from_;
   std::string h;
   if (wide) {
     put(h, kEnd64), put(h, std::uint64_t{kEnd64Size - 12});
