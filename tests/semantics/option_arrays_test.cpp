@@ -132,5 +132,21 @@ TEST(OptionArrays, EachHeadHasItsOwnSinkAndSlope) {
   }
 }
 
+TEST(OptionArrays, RowsThatDoNotExistAreWrittenAsZero) {
+  FT_FOR_EACH_SETTING(s) {
+    Case c(kShape, s.dtype);
+    c.fill_normal(8), c.options.isa = s.isa;
+    c.query_lengths = Array::ints({7, 0, 4});
+    ASSERT_TRUE(c.run().ok());
+    for (Index b = 0; b < 3; ++b)
+      for (Index h = 0; h < 4; ++h)
+        for (Index i = 0; i < 7; ++i) {
+          const bool exists = i < c.query_lengths.get(b);
+          EXPECT_EQ(c.lse.get(b, h, i) == -HUGE_VAL, !exists) << place(b, h, i);
+          for (Index d = 0; d < 3; ++d) EXPECT_EQ(c.out.get(b, i, h, d) == 0, !exists) << place(b, h, i, d);
+        }
+  }
+}
+
 }  // namespace
 }  // namespace flashtile::testing
