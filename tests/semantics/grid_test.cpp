@@ -40,7 +40,7 @@ std::vector<Engine> engines() {
   for (Isa isa : available_isas())
     for (const DTypes& types : kTypes) {
       const bool amx = isa == Isa::amx || isa == Isa::amx_emulated;
-      if (!amx || (types.q == DType::bf16 && types.k == DType::bf16)) all.push_back({isa, types});
+      if ((!amx || (types.q == DType::bf16 && types.k == DType::bf16)) && converts(isa, types)) all.push_back({isa, types});
     }
   return all;
 }

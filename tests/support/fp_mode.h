@@ -46,4 +46,16 @@ class FpMode {
   std::uint64_t before_;
 };
 
+/// Processors keep denormal halves whatever the mode is; QEMU's F16C (7.2) flushes them. REQUIRES: F16C.
+inline bool f16c_keeps_denormals() {
+#if defined(__x86_64__)
+  const FpMode mode(kFlushToZero);
+  std::uint32_t wide = 0;
+  asm volatile("vmovd %1, %%xmm0; vcvtph2ps %%xmm0, %%xmm0; vmovd %%xmm0, %0" : "=r"(wide) : "r"(1u) : "xmm0");
+  return wide != 0;
+#else
+  return true;
+#endif
+}
+
 }  // namespace flashtile::testing

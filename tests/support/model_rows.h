@@ -71,6 +71,7 @@ inline ::testing::AssertionResult equals_model(Case& c, Arithmetic family) {
   int ran = 0;
   for (Isa isa : available_isas()) {
     if ((family == Arithmetic::amx) != (isa == Isa::amx || isa == Isa::amx_emulated)) continue;
+    if (!converts(isa, c.dtypes)) continue;
     c.options.isa = isa;
     const Status status = c.run();
     if (!status.ok()) return ::testing::AssertionFailure() << status.text;
