@@ -160,7 +160,7 @@ inline std::vector<Isa> available_isas() {
 /// False where an emulator converts fp16 as no processor does (fp_mode.h): nothing can be said of that dtype there.
 inline bool converts(Isa isa, const DTypes& dtypes) {
   const bool half = dtypes.q == DType::f16 || dtypes.k == DType::f16 || dtypes.v == DType::f16 || dtypes.out == DType::f16;
-  return !half || isa != Isa::avx2 || f16c_keeps_denormals();
+  return !half || isa == Isa::scalar || f16c_keeps_denormals();
 }
 
 /// One cell of the usual grid.
