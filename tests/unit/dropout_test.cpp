@@ -27,5 +27,13 @@ TEST(Dropout, PhiloxGivesThePublishedNumbers) {
   }
 }
 
+/// The mask is part of the interface: a function of these numbers that may not change between versions.
+TEST(Dropout, WordsAreThoseOfSeedOffsetAndCoordinates) {
+  const Dropout d = {0.25, 5, 2};
+  const Philox got = dropout_words(d, 1, 2, 3, 4), want = philox(5 + 2 * 0x9E3779B97F4A7C15, {{4, 3, 2, 1}});
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(got.word[i], want.word[i]);
+  for (int j = 0; j < 4; ++j) EXPECT_EQ(keeps(d, 1, 2, 3, 16 + j), want.word[j] >= 0x40000000u) << j;
+}
+
 }  // namespace
 }  // namespace flashtile::testing
