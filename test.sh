@@ -66,7 +66,9 @@ phase_x86() {
   for cpu in Haswell Haswell,-fma Nehalem; do
     # The last two run the scalar kernels, with an FMA of the C library: choice and bits are what they can tell.
     filter=$not_emulated
-    if [[ $cpu != Haswell ]]; then filter="Model.*:Dyadic*:Dispatch.*:CpuFeatures.*:FloatEnv*:Storage.*:A9_*$not_emulated"; fi
+    if [[ $cpu != Haswell ]]; then
+      filter="Model.*:Dyadic*:Dispatch.*:CpuFeatures.*:FloatEnv*:Storage.*:A9_*$not_emulated"
+    fi
     FLASHTILE_TEST_GRID=small run_tests "qemu-x86_64 -cpu $cpu" qemu-x86_64 -cpu "$cpu" build/ci/flashtile_core_test \
       --gtest_filter="$filter"
   done

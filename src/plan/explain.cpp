@@ -107,9 +107,9 @@ std::size_t explain(const Plan& plan, char* buffer, std::size_t size) noexcept {
       "and threads cannot change a bit.\n",
       kTileQueries, Long{p.group()}, p.group() == 1 ? "" : "s", d.shape.block_keys, kChunkKeys);
   text.add(
-      "Tasks: %lld of up to %d rows, each packing its keys once per chunk (L2 is %lld KiB); %d thread%s (%d of %d CPUs "
+      "Tasks: %lld of up to %d rows; up to %d neighbouring rows share each packed chunk of keys; %d thread%s (%d of %d CPUs "
       "allowed%s).\n",
-      Long{d.work.tasks.size()}, d.shape.task_rows, Long{d.machine.l2 >> 10}, d.threads, d.threads == 1 ? "" : "s",
+      Long{d.work.tasks.size()}, d.shape.task_rows, d.shape.strip_rows, d.threads, d.threads == 1 ? "" : "s",
       d.machine.threads, d.machine.affinity, d.machine.cgroup_quota > 0 ? ", by cgroup quota" : "");
   text.add("Memory: %zu bytes of workspace a worker; the score matrix would be %.4g MB.\n", d.scratch_bytes,
            static_cast<double>(p.q_heads) * static_cast<double>(p.q_rows) * static_cast<double>(p.k_rows) *

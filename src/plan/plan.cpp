@@ -12,6 +12,24 @@ Index pairs_of(const Problem& p, const Sequence& s, Index begin, Index end) {
   return pairs;
 }
 
+/// Rounds of guided shares: the last ones are 1/16 of the work, divided by the threads.
+constexpr int kGuidedRounds = 5;
+
+/// The first task whose middle lies beyond a part of the whole cost: shares cut there differ by less than a task.
+Index first_task(const Work& work, double part) noexcept {
+  const Index n = work.tasks.size();
+  if (part >= 1) return n;
+  const double target = part * static_cast<double>(work.cost.size() > 0 ? work.cost[n] : 0);
+  Index low = 0, high = n;
+  while (low < high) {
+    const Index middle = low + (high - low) / 2;
+    const double at = 0.5 * (static_cast<double>(work.cost[middle]) + static_cast<double>(work.cost[middle + 1]));
+    if (at < target) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 }  // namespace
 
 bool make_work(const Problem& p, const TileShape& shape, Work& work) noexcept {
@@ -48,21 +66,31 @@ bool make_work(const Problem& p, const TileShape& shape, Work& work) noexcept {
 }
 
 TaskRange tasks_of(const Work& work, Index share, Index shares) noexcept {
-  const Index n = work.tasks.size(), total = work.cost.size() > 0 ? work.cost[n] : 0;
-  // A task belongs to the share in which its middle falls.
-  const auto first_from = [&](Index s) {
-    if (s >= shares) return n;
-    const double target = static_cast<double>(total) * static_cast<double>(s) / static_cast<double>(shares);
-    Index low = 0, high = n;
-    while (low < high) {
-      const Index middle = low + (high - low) / 2;
-      const double at = 0.5 * (static_cast<double>(work.cost[middle]) + static_cast<double>(work.cost[middle + 1]));
-      if (at < target) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+  const double n = static_cast<double>(shares);
+  return {first_task(work, static_cast<double>(share) / n), first_task(work, static_cast<double>(share + 1) / n)};
+}
+
+Index guided_shares(int threads) noexcept { return threads == 1 ? 1 : Index{kGuidedRounds} * threads; }
+
+TaskRange guided_tasks_of(const Work& work, Index share, int threads) noexcept {
+  if (threads == 1) return {0, work.tasks.size()};
+  const auto start_of = [&](Index s) {
+    const Index round = s / threads;
+    const double left = 1.0 / static_cast<double>(Index{1} << round);  // before this round
+    const double part = static_cast<double>(s % threads) / threads;
+    return round == kGuidedRounds ? 1.0 : 1 - left + part * (round == kGuidedRounds - 1 ? left : left / 2);
   };
-  return {first_from(share), first_from(share + 1)};
+  return {first_task(work, start_of(share)), first_task(work, start_of(share + 1))};
+}
+
+Task strip_from(const Work& work, const TileShape& shape, Index& next, Index end) noexcept {
+  Task strip = work.tasks[next++];
+  for (; next < end; ++next) {
+    const Task& more = work.tasks[next];
+    if (more.sequence != strip.sequence || more.kv_head != strip.kv_head || strip.rows + more.rows > shape.strip_rows) break;
+    strip.rows += more.rows;
+  }
+  return strip;
 }
 
 double flops_of(const Problem& p, Index pairs) noexcept {

@@ -29,7 +29,7 @@ struct Plan::Data {
   Machine machine;
 };
 
-/// Cuts the rows of each kv head of each sequence into strips of at most shape.task_rows; one task a head where column
+/// Cuts the rows of each kv head of each sequence into tasks of at most shape.task_rows; one task a head where column
 /// sums are wanted, since they need all rows of it. False when there is no memory.
 [[nodiscard]] bool make_work(const Problem& p, const TileShape& shape, Work& work) noexcept;
 
@@ -38,6 +38,16 @@ struct TaskRange {
   Index begin = 0, end = 0;
 };
 TaskRange tasks_of(const Work& work, Index share, Index shares) noexcept;
+
+/// Shares for threads that may be slowed down by neighbours: each takes the next one when it is ready. They begin large, so
+/// that a strip is long, and end small, so that nobody waits long: `threads` shares are half of the work, the next ones
+/// half of the rest, and so on (guided self-scheduling: Polychronopoulos and Kuck, 1987).
+Index guided_shares(int threads) noexcept;
+TaskRange guided_tasks_of(const Work& work, Index share, int threads) noexcept;
+
+/// Tasks from `next` on that a kernel takes at once: neighbouring rows of one head, together at most shape.strip_rows.
+/// Moves `next` behind them, not beyond `end`. REQUIRES: next < end.
+Task strip_from(const Work& work, const TileShape& shape, Index& next, Index end) noexcept;
 
 /// 2 · pairs · (D + Dv), and the bytes of every input read once and every output written once.
 double flops_of(const Problem& p, Index pairs) noexcept;

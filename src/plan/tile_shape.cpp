@@ -1,28 +1,39 @@
 #include "plan/tile_shape.h"
 
 namespace flashtile {
+namespace {
 
-TileShape choose_tile_shape(const Problem& p, const Machine& machine, int threads) noexcept {
+Index tiles_of(Index rows) { return (rows + kTileQueries - 1) / kTileQueries; }
+
+Index clamp(Index x, Index least, Index most) { return larger(least, smaller(x, most)); }
+
+}  // namespace
+
+TileShape choose_tile_shape(const Problem& p, int threads) noexcept {
+  Index tiles = 0, longest = 1;
+  for (Index s = 0; s < p.sequence_count; ++s) {
+    const Index of_head = tiles_of(p.sequences[s].queries * p.group());
+    tiles += of_head * p.kv_heads, longest = larger(longest, of_head);
+  }
+  if (threads < 1) threads = 1;
+
+  // Shares are cut between tasks, so they differ by up to one: 128 for each thread keep that below a hundredth, and a
+  // causal task at the end of a head costs twice the mean. Where there are fewer tiles, one tile is a task.
+  constexpr Index kTasksOfThread = 128;
   TileShape shape;
   shape.block_keys = block_keys(p.is_f64(), p.head_dim, p.value_dim);
+  shape.task_rows = static_cast<int>(clamp(tiles / (kTasksOfThread * threads), 1, 16) * kTileQueries);
 
-  // A task packs each chunk of keys once and uses it for all its tiles. Packing a key costs about as much as scoring it
-  // against two vectors of queries, so 8 tiles (24 vectors of 16) bring it under a tenth. More tiles than that only
-  // help while the rows' queries and outputs stay in L2 beside the chunk.
-  const Index bytes = p.is_f64() ? 8 : 4;
-  const Index chunk = (kChunkKeys + 2 * shape.block_keys) * (p.head_dim + p.value_dim) * bytes;
-  const Index tile = kTileQueries * (p.head_dim + p.value_dim) * bytes;
-  constexpr Index kMostTiles = 16;
-  Index tiles = (machine.l2 * 3 / 4 - chunk) / tile;
-  tiles = tiles < 4 ? 4 : tiles > kMostTiles ? kMostTiles : tiles;
-
-  // Enough tasks for the threads to share the work evenly: at least four each, as far as there are rows.
-  Index rows = 0;
-  for (Index s = 0; s < p.sequence_count; ++s) rows += p.sequences[s].queries * p.group();
-  rows *= p.kv_heads;
-  const Index for_balance = rows / (kTileQueries * 4 * (threads < 1 ? 1 : threads));
-  if (threads > 1 && tiles > for_balance) tiles = for_balance < 1 ? 1 : for_balance;
-  shape.task_rows = static_cast<int>(tiles * kTileQueries);
+  // A strip packs each chunk of keys once and uses it for all its tiles. Packing a key reads it from afar and costs about
+  // as much as four vectors of queries, so 64 tiles (192 vectors of 16 fp32) bring that to 2 %. They are visited one
+  // after the other while the chunk stays in L2: what a tile itself needs of queries and outputs, 1/10 of a chunk, is
+  // read ahead by the processor. Rows that a thread will not get are not provided for.
+  constexpr Index kMostTiles = 64, kMostBytes = 8 << 20;
+  const Index of_thread = (tiles + threads - 1) / threads;
+  const Index tile_bytes = kTileQueries * (p.head_dim + p.value_dim) * (p.is_f64() ? 8 : 4);
+  const Index most = tile_bytes == 0 ? kMostTiles : smaller(kMostTiles, kMostBytes / tile_bytes);
+  shape.strip_rows = static_cast<int>(clamp(smaller(longest, of_thread), 1, larger(most, 1)) * kTileQueries);
+  if (shape.strip_rows < shape.task_rows) shape.strip_rows = shape.task_rows;
   return shape;
 }
 

@@ -10,7 +10,7 @@ namespace flashtile {
 
 /// Keys begin ≤ j < end of a sequence. Empty ranges are all written {x, x}.
 struct KeyRange {
-  Index begin = 0, end = 0;
+  Index begin, end;
 
   FT_INLINE Index size() const { return end - begin; }
   FT_INLINE bool empty() const { return end <= begin; }
@@ -24,6 +24,18 @@ FT_INLINE KeyRange covering(KeyRange a, KeyRange b) {
   if (a.empty()) return b;
   if (b.empty()) return a;
   return {smaller(a.begin, b.begin), larger(a.end, b.end)};
+}
+
+/// The keys of both.
+FT_INLINE KeyRange common(KeyRange a, KeyRange b) {
+  const Index begin = larger(a.begin, b.begin);
+  return {begin, larger(begin, smaller(a.end, b.end))};
+}
+
+/// The keys of a block that are in `keys`, counted from its first.
+FT_INLINE KeyRange within(KeyRange block, KeyRange keys) {
+  const KeyRange both = common(block, keys);
+  return {both.begin - block.begin, both.end - block.begin};
 }
 
 /// Key position visible from query position, by the window alone:  p_q − left ≤ p_k ≤ p_q + right.

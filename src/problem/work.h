@@ -11,7 +11,8 @@ inline constexpr int kTileQueries = 48;
 
 struct TileShape {
   int block_keys = 128;           // a constant of the arithmetic: key_grid.h
-  int task_rows = kTileQueries;   // rows of one task; they share each packed chunk of keys
+  int task_rows = kTileQueries;   // rows of one task: the grain of balance
+  int strip_rows = kTileQueries;  // most rows of neighbouring tasks that a kernel takes at once: they share packed keys
 };
 
 /// Rows [row, row + rows) of one key-value head of one sequence. Row r is query r / group of head r % group: the query

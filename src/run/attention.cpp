@@ -69,12 +69,11 @@ std::byte* scratch_of(void* workspace, std::size_t each, int worker) noexcept {
 }
 
 void run_tasks(const Plan::Data& d, const Tensors& t, TaskRange range, std::byte* scratch) noexcept {
-  for (Index i = range.begin; i < range.end; ++i) d.kernels->forward(d.problem, t, d.shape, d.work.tasks[i], scratch);
-}
-
-void run_share(const Plan::Data& d, const Tensors& t, Index share, Index shares, std::byte* scratch) noexcept {
   const FloatEnvironment environment;
-  run_tasks(d, t, tasks_of(d.work, share, shares), scratch);
+  for (Index i = range.begin; i < range.end;) {
+    const Task strip = strip_from(d.work, d.shape, i, range.end);
+    d.kernels->forward(d.problem, t, d.shape, strip, scratch);
+  }
 }
 
 Status fill_plan(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& out, const Options& options,
@@ -94,7 +93,7 @@ Status fill_plan(const ConstTensor& q, const ConstTensor& k, const ConstTensor& 
   d.isa = d.kernels->name, d.arithmetic = d.kernels->arithmetic;
   d.machine = this_machine();
   d.threads = d.problem.threads > 0 ? d.problem.threads : available_threads();
-  d.shape = choose_tile_shape(d.problem, d.machine, d.threads);
+  d.shape = choose_tile_shape(d.problem, d.threads);
   if (!make_work(d.problem, d.shape, d.work))
     return refuse(Code::out_of_memory, "no memory for the task list of this problem");
   d.scratch_bytes = d.kernels->scratch_bytes(d.problem, d.shape);
@@ -106,7 +105,6 @@ struct EasyCall {
   const Plan::Data* data;
   const Tensors* tensors;
   std::byte* memory;
-  Index shares;
 };
 
 /// FLASHTILE_VERBOSE: one line on standard error for what ran.
@@ -177,7 +175,7 @@ Status run(const Plan& plan, const Tensors& tensors, void* workspace, std::size_
            workspace_bytes(plan, n_workers));
   FT_TRY(check_pointers(plan.data()->problem, tensors));
   const Plan::Data& d = *plan.data();
-  run_share(d, tensors, worker, n_workers, scratch_of(workspace, d.scratch_bytes, worker));
+  run_tasks(d, tensors, tasks_of(d.work, worker, n_workers), scratch_of(workspace, d.scratch_bytes, worker));
   return {};
 }
 
@@ -205,14 +203,13 @@ Status try_attention(const ConstTensor& q, const ConstTensor& k, const ConstTens
   if (memory == nullptr)
     return refuse(Code::out_of_memory, "no memory for a workspace of %zu bytes", workspace_bytes(plan, d.threads));
 
-  // Finer shares than threads: on a machine with neighbours, a thread that is slowed down takes fewer of them.
-  EasyCall call{&d, &tensors, scratch_of(memory, 0, 0), d.threads == 1 ? 1 : Index{8} * d.threads};
-  if (call.shares > d.work.tasks.size()) call.shares = larger(d.work.tasks.size(), 1);
+  EasyCall call{&d, &tensors, scratch_of(memory, 0, 0)};
   run_shares(
-      d.threads, call.shares,
+      d.threads, guided_shares(d.threads),
       [](void* context, int worker, std::int64_t share) noexcept {
         const EasyCall& c = *static_cast<EasyCall*>(context);
-        run_share(*c.data, *c.tensors, share, c.shares, c.memory + c.data->scratch_bytes * static_cast<std::size_t>(worker));
+        run_tasks(*c.data, *c.tensors, guided_tasks_of(c.data->work, share, c.data->threads),
+                  c.memory + c.data->scratch_bytes * static_cast<std::size_t>(worker));
       },
       &call);
   std::free(memory);

@@ -36,21 +36,14 @@ FT_INLINE void accumulate_registers(const T* weights, const T* values, Index wid
   }
 }
 
-template <class Isa, class V, int kC, class T = typename V::Scalar>
-FT_INLINE void accumulate_columns(const T* weights, const T* values, Index width, int rows, const KeyRange* ranges,
-                                  const T* shrink, bool first, T* out) {
+/// body(n, r) for each group of n rows r … r + n − 1 that share registers.
+template <class Isa, class Body>
+FT_INLINE void by_row_groups(int rows, const Body& body) {
   constexpr int R = Geometry<Isa>::kRows;
   int r = 0;
-  const auto step = [&](auto n) {
-    constexpr int kR = decltype(n)::value;
-    KeyRange keys = ranges[r];
-    FT_UNROLL for (int i = 1; i < kR; ++i) keys = covering(keys, ranges[r + i]);
-    accumulate_registers<V, kR, kC>(weights + r, values, width, keys.begin, keys.end, shrink + r, first, out + r * width);
-    r += kR;
-  };
-  while (rows - r >= R) step(std::integral_constant<int, R>{});
-  while (rows - r >= 2) step(std::integral_constant<int, 2>{});
-  while (rows - r >= 1) step(std::integral_constant<int, 1>{});
+  for (; rows - r >= R; r += R) body(std::integral_constant<int, R>{}, r);
+  for (; rows - r >= 2; r += 2) body(std::integral_constant<int, 2>{}, r);
+  if (r < rows) body(std::integral_constant<int, 1>{}, r);
 }
 
 /// A block into the first `rows` rows of O, row r over its keys ranges[r]: rows that share registers take the keys of all,
@@ -59,10 +52,22 @@ template <class Isa, class V, class T = typename V::Scalar>
 FT_INLINE void accumulate(const T* weights, const T* values, Index width, int rows, const KeyRange* ranges, const T* shrink,
                           bool first, T* out) {
   constexpr int C = Geometry<Isa>::kColumns, L = V::kLanes;
+  KeyRange keys[kTileQueries];  // at the first row of each group: what the group sees
+  by_row_groups<Isa>(rows, [&](auto n, int r) {
+    keys[r] = ranges[r];
+    for (int i = 1; i < decltype(n)::value; ++i) keys[r] = covering(keys[r], ranges[r + i]);
+  });
+  const auto columns = [&](auto c, Index d) {
+    constexpr int kC = decltype(c)::value;
+    by_row_groups<Isa>(rows, [&](auto n, int r) {
+      constexpr int kR = decltype(n)::value;
+      const T *p = weights + r, *v = values + d;
+      accumulate_registers<V, kR, kC>(p, v, width, keys[r].begin, keys[r].end, shrink + r, first, out + r * width + d);
+    });
+  };
   Index d = 0;
-  for (; d + C * L <= width; d += C * L)
-    accumulate_columns<Isa, V, C>(weights, values + d, width, rows, ranges, shrink, first, out + d);
-  for (; d < width; d += L) accumulate_columns<Isa, V, 1>(weights, values + d, width, rows, ranges, shrink, first, out + d);
+  for (; d + C * L <= width; d += C * L) columns(std::integral_constant<int, C>{}, d);
+  for (; d < width; d += L) columns(std::integral_constant<int, 1>{}, d);
 }
 
 /// The same where V holds an Inf or NaN: hidden keys (weight −0, see softmax.h) are left out instead of multiplied by 0,

@@ -17,8 +17,8 @@ FT_INLINE void forward_with_key_weights(F& kernel, const Problem& p, const Tenso
   for (Index g = 0; g < p.group(); ++g)
     for (Index j = 0; j < s.keys; ++j) sums[p.key_weights.at(s.batch, s.first_key + j, task.kv_head * p.group() + g)] = 0;
   for (Index pass = 0; pass < 2; ++pass)
-    for (Index r = 0; r < task.rows; r += shape.task_rows) {
-      const Task strip{task.sequence, task.kv_head, task.row + r, smaller(shape.task_rows, task.rows - r)};
+    for (Index r = 0; r < task.rows; r += shape.strip_rows) {
+      const Task strip{task.sequence, task.kv_head, task.row + r, smaller(shape.strip_rows, task.rows - r)};
       if (pass == 0) kernel.run(strip);
       else kernel.add_key_weights(strip);
     }

@@ -33,17 +33,14 @@ class Forward {
         products_(arena, p, shape),
         constants_(p) {}
 
-  /// REQUIRES: task.rows ≤ shape.task_rows.
+  /// REQUIRES: task.rows ≤ shape.strip_rows.
   void run(const Task& task) {
     begin(task, 0);
-    fold_all();
-    const bool again = finish(0);
-    if (!again) return;
+    if (fold_all()) return;
     // Some unnormalised O overflowed where the answer need not: those rows once more with smaller weights. A property of
     // the row alone, so its bits do not depend on its neighbours.
     begin(task, kOverflowShift);
     fold_all();
-    finish(kOverflowShift);
   }
 
   /// Adds the weights of the task's rows to the sums of their keys, rows ascending. REQUIRES: run() has been called for
@@ -70,43 +67,60 @@ class Forward {
   }
   FT_INLINE static int vectors_of(int rows) { return (rows + kLanes - 1) / kLanes; }
 
-  /// Packs the queries and finds what each row sees.
+  /// Finds what each row sees.
   void begin(const Task& task, T shift) {
     s_ = &p_.sequences[task.sequence];
     kv_head_ = task.kv_head, row_ = task.row, rows_ = task.rows;
-    seen_ = {s_->keys, 0};
+    seen_ = {0, 0}, shift_ = shift;
     fill(scratch_.shift, kTileQueries, shift);
-    const Index padded = (rows_ + kTileQueries - 1) / kTileQueries * kTileQueries;
-    fill(scratch_.factor, padded, T{0});
-    fill(scratch_.total.out, rows_ * scratch_.width, T{0});
-    start<V>(scratch_.total, static_cast<int>(padded));
+    start<V>(scratch_.total, static_cast<int>((rows_ + kTileQueries - 1) / kTileQueries * kTileQueries));
     for (Index r0 = 0; r0 < rows_; r0 += kTileQueries) {
       const TileRows rows = tile_rows(r0);
-      Index at[kTileQueries];
-      fill(at, kTileQueries, kNoRow);
+      TileSpan& span = scratch_.spans[r0 / kTileQueries];
+      span = {{0, 0}, {0, s_->keys}, false, true};
       for (int r = 0; r < rows.rows; ++r) {
-        const Index i = rows.query(r), h = rows.head(r), row = s_->first_query + i;
-        const KeyRange keys = s_->padding ? KeyRange{0, 0} : visible_keys(p_, t_, *s_, i);
+        const KeyRange keys = s_->padding ? KeyRange{0, 0} : visible_keys(p_, t_, *s_, rows.query(r));
         scratch_.visible[r0 + r] = keys;
-        if (keys.empty()) continue;  // nothing of the row is read
-        seen_ = {smaller(seen_.begin, keys.begin), larger(seen_.end, keys.end)};
-        at[r] = p_.q.at(s_->batch, row, h);
-        T factor = constants_.factor;
-        if (p_.row_scale.present) factor *= static_cast<const float*>(t_.row_scale)[p_.row_scale.at(s_->batch, row, h)];
-        scratch_.factor[r0 + r] = factor;
+        span.some = covering(span.some, keys), span.all = common(span.all, keys);
       }
-      products_.pack_queries(t_.q, at, r0);
+      seen_ = covering(seen_, span.some);
     }
   }
 
-  void fold_all() {
-    if (rows_ == 0) return;
-    for (Index j = seen_.begin; j < seen_.end;) {
-      const KeyRange chunk = cell_of(*s_, j, kChunkKeys, {0, s_->keys});
-      open_chunk(chunk);
-      for (Index r = 0; r < rows_; r += kTileQueries) fold_chunk(tile_rows(r), r);
-      j = chunk.end;
+  /// Packs the queries of a tile when they are first needed. Of a row that sees nothing, nothing is read.
+  void pack_queries(const TileRows& rows, Index r0) {
+    Index at[kTileQueries];
+    fill(at, kTileQueries, kNoRow);
+    T* factor = scratch_.factor + r0;
+    fill(factor, kTileQueries, T{0});
+    for (int r = 0; r < rows.rows; ++r) {
+      if (scratch_.visible[r0 + r].empty()) continue;
+      const Index row = s_->first_query + rows.query(r), h = rows.head(r);
+      at[r] = p_.q.at(s_->batch, row, h);
+      factor[r] = constants_.factor;
+      if (p_.row_scale.present) factor[r] *= static_cast<const float*>(t_.row_scale)[p_.row_scale.at(s_->batch, row, h)];
     }
+    products_.pack_queries(t_.q, at, r0);
+  }
+
+  /// Chunks ascending, and in each the tiles; a tile is finished when its last chunk is in, while it is in the caches.
+  /// False when some row has to be done again.
+  bool fold_all() {
+    bool done = true;
+    for (Index r = 0; r < rows_; r += kTileQueries)
+      if (scratch_.spans[r / kTileQueries].some.empty()) done = finish(tile_rows(r), r) && done;
+    for (Index j = seen_.begin; j < seen_.end;) {
+      open_chunk(cell_of(*s_, j, kChunkKeys, {0, s_->keys}));
+      for (Index r = 0; r < rows_; r += kTileQueries) {
+        const KeyRange some = scratch_.spans[r / kTileQueries].some;
+        if (common(chunk_, some).empty()) continue;
+        const TileRows rows = tile_rows(r);
+        fold_chunk(rows, r);
+        if (some.end <= chunk_.end) done = finish(rows, r) && done;
+      }
+      j = chunk_.end;
+    }
+    return done;
   }
 
   FT_INLINE void open_chunk(KeyRange chunk) {
@@ -138,20 +152,22 @@ class Forward {
   /// sees any of them; then nothing was computed.
   bool logits(const TileRows& rows, Index r0, KeyRange block) {
     const int vectors = vectors_of(rows.rows);
-    KeyRange some{0, 0}, all{0, block.size()};  // keys that some row sees; keys that all rows see
-    KeyRange seen[kTileQueries / kLanes] = {};  // keys that some row of a vector sees
-    for (int r = 0; r < kTileQueries; ++r) {
-      KeyRange keys = r < rows.rows ? scratch_.visible[r0 + r] : KeyRange{block.begin, block.end};
-      keys = {smaller(larger(keys.begin, block.begin), block.end) - block.begin,
-              larger(smaller(keys.end, block.end), block.begin) - block.begin};
-      scratch_.ranges[r] = keys;
-      if (r >= rows.rows) continue;
-      some = covering(some, keys);
-      seen[r / kLanes] = covering(seen[r / kLanes], keys);
-      all = {larger(all.begin, keys.begin), smaller(all.end, keys.end)};
-    }
+    TileSpan& span = scratch_.spans[r0 / kTileQueries];
+    KeyRange some = within(block, span.some), all = within(block, span.all);  // keys that some row sees, that all rows see
     live_ = some;
     if (some.empty()) return false;
+    KeyRange seen[kTileQueries / kLanes];  // keys that some row of a vector sees
+    if (all.size() == block.size()) {
+      fill(scratch_.ranges, kTileQueries, all);
+      fill(seen, kTileQueries / kLanes, all);
+    } else {
+      fill(seen, kTileQueries / kLanes, KeyRange{0, 0});
+      for (int r = 0; r < rows.rows; ++r) {
+        const KeyRange keys = scratch_.ranges[r] = within(block, scratch_.visible[r0 + r]);
+        seen[r / kLanes] = covering(seen[r / kLanes], keys);
+      }
+      for (int r = rows.rows; r < kTileQueries; ++r) scratch_.ranges[r] = {0, block.size()};
+    }
     bool modified = p_.score_modifier.apply != nullptr;
     if (modified && p_.score_modifier.coverage != nullptr) {
       const Coverage c = coverage(rows, block);
@@ -161,6 +177,7 @@ class Forward {
     }
     if (p_.mask.present && !load_mask<T>(p_, t_, rows, block.begin, some.begin, some.end, scratch_.mask)) return false;
 
+    if (!span.packed) pack_queries(rows, r0), span.packed = true;
     place(block);
     pack(block);
     T* s = scores_;
@@ -177,7 +194,9 @@ class Forward {
       apply_alibi<V>(p_, t_, rows, s, vectors, block.begin, some.begin, some.end, constants_.log2e);
     if (p_.mask.present)
       apply_mask<V>(scratch_.mask, p_.mask.dtype == DType::boolean, s, vectors, some.begin, some.end, constants_.log2e);
-    if (all.begin > some.begin || all.end < some.end) hide_outside<V>(scratch_.ranges, s, vectors, some.begin, some.end);
+    if (all.empty()) all = {some.end, some.end};
+    if (all.begin > some.begin) hide_outside<V>(scratch_.ranges, s, vectors, some.begin, all.begin);
+    if (all.end < some.end) hide_outside<V>(scratch_.ranges, s, vectors, all.end, some.end);
     return true;
   }
 
@@ -217,7 +236,9 @@ class Forward {
     }
     if (first) return;
     products_.close(rows.rows, scratch_.chunk);
-    merge<V>(scratch_.total.from(r0, scratch_.width), scratch_.chunk, rows.rows, scratch_.width);
+    bool& fresh = scratch_.spans[r0 / kTileQueries].fresh;
+    merge<V>(scratch_.total.from(r0, scratch_.width), fresh, scratch_.chunk, rows.rows, scratch_.width);
+    fresh = false;
   }
 
   /// Σ over rows of P = 2^(S − m) / l for one tile. A hidden key stays untouched, whatever its row has become.
@@ -238,35 +259,37 @@ class Forward {
         sums[axes.at(s_->batch, s_->first_key + block.begin + j, rows.head(r))] += scores_[j * kTileQueries + r];
   }
 
-  /// Writes the rows (with a shift: those marked before). Returns whether any row has to be done again.
-  bool finish(T shift) {
-    bool again = false;
+  /// Writes the rows of a tile (with a shift: those marked before). False when some row has to be done again.
+  bool finish(const TileRows& rows, Index r0) {
+    bool done = true;
+    const Index width = scratch_.width;
     const T keep = static_cast<T>(1.0 / (1.0 - p_.dropout.probability));
-    for (Index r = 0; r < rows_; ++r) {
-      if (shift != 0 && scratch_.redo[r] == 0) continue;
-      const TileRows rows = tile_rows(r);
-      const Index b = s_->batch, i = rows.query(0), h = rows.head(0), row = s_->first_query + i, width = scratch_.width;
-      const RowStates<T> state = scratch_.total.from(r, width);
-      if (shift == 0) {
-        scratch_.redo[r] = !all_finite<V>(state.out, width) && *state.sum - *state.sum == 0;
-        again = again || scratch_.redo[r] != 0;
-        if (scratch_.redo[r] != 0) continue;
+    if (scratch_.spans[r0 / kTileQueries].fresh) fill(scratch_.total.from(r0, width).out, rows.rows * width, T{0});
+    for (int r = 0; r < rows.rows; ++r) {
+      std::uint8_t& redo = scratch_.redo[r0 + r];
+      if (shift_ != 0 && redo == 0) continue;
+      const Index b = s_->batch, h = rows.head(r), row = s_->first_query + rows.query(r);
+      const RowStates<T> state = scratch_.total.from(r0 + r, width);
+      if (shift_ == 0) {
+        redo = !all_finite<V>(state.out, width) && *state.sum - *state.sum == 0;
+        done = done && redo == 0;
+        if (redo != 0) continue;
       }
       const bool sink = p_.sinks.present && !s_->padding;
       const T sink_logit = sink ? static_cast<const float*>(t_.sinks)[p_.sinks.at(0, 0, h)] : 0;
-      const FinalRow<T> f = join_sink(*state.max, *state.sum, shift, sink, sink_logit);
-      write_statistics(p_, t_, b, row, h, f, shift, state);
+      const FinalRow<T> f = join_sink(*state.max, *state.sum, shift_, sink, sink_logit);
+      write_statistics(p_, t_, b, row, h, f, shift_, state);
       if (p_.key_weights.present) {
-        scratch_.final_max[row_ + r] = f.max + shift, scratch_.final_inverse[row_ + r] = f.inverse;
+        scratch_.final_max[rows.row + r] = f.max + shift_, scratch_.final_inverse[rows.row + r] = f.inverse;
       }
       // Rounding the weights moves their sum too; dividing by the sum of what O has seen takes that out again.
       T inverse = f.inverse;
       if constexpr (Products::kRoundsWeights)
-        inverse = join_sink(*state.max, *state.rounded, shift, sink, sink_logit).inverse;
+        inverse = join_sink(*state.max, *state.rounded, shift_, sink, sink_logit).inverse;
       write_row<V>(state.out, f.shrink, p_.dropout.probability > 0 ? inverse * keep : inverse, width, t_.out, p_.out.dtype,
                    p_.out.at(b, row, h), p_.value_dim);
     }
-    return again;
+    return done;
   }
 
   const Problem& p_;
@@ -277,6 +300,7 @@ class Forward {
   const LogitConstants<T> constants_;
   const Sequence* s_ = nullptr;
   Index kv_head_ = 0, row_ = 0, rows_ = 0;
+  T shift_ = 0;  // see softmax.h
   KeyRange seen_{0, 0}, chunk_{0, 0}, live_{0, 0};
   BlockPlace place_{0, 0, true};  // of the block at hand …
   T* scores_ = nullptr;  // … and its S, then P: (keys of the block, 48)

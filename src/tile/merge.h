@@ -7,9 +7,9 @@
 namespace flashtile {
 namespace {
 
-/// total ← total ⊕ other for `rows` rows (arrays padded to whole vectors).
+/// total ← total ⊕ other for `rows` rows (arrays padded to whole vectors). `fresh`: total is empty, and its O unwritten.
 template <class V, class T = typename V::Scalar>
-FT_INLINE void merge(RowStates<T> total, RowStates<T> other, int rows, Index width) {
+FT_INLINE void merge(RowStates<T> total, bool fresh, RowStates<T> other, int rows, Index width) {
   constexpr int L = V::kLanes;
   T shrink_total[kTileQueries], shrink_other[kTileQueries];
   for (int r = 0; r < rows; r += L) {
@@ -34,7 +34,7 @@ FT_INLINE void merge(RowStates<T> total, RowStates<T> other, int rows, Index wid
   for (int r = 0; r < rows; ++r) {
     const V sa = V::broadcast(shrink_total[r]), sb = V::broadcast(shrink_other[r]);
     T *a = total.out + r * width, *b = other.out + r * width;
-    for (Index d = 0; d < width; d += L) fma(V::load(a + d), sa, V::load(b + d) * sb).store(a + d);
+    for (Index d = 0; d < width; d += L) fma(fresh ? V::broadcast(0) : V::load(a + d), sa, V::load(b + d) * sb).store(a + d);
   }
 }
 

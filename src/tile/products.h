@@ -29,7 +29,7 @@ class FmaProducts {
       : p_(p),
         block_keys_(shape.block_keys),
         width_(padded_dim<T>(p.value_dim)),
-        queries_(a.take<T>(shape.task_rows * p.head_dim)),
+        queries_(a.take<T>(shape.strip_rows * p.head_dim)),
         keys_(a.take<T>((kChunkKeys + 2 * shape.block_keys) * p.head_dim)),
         values_(a.take<T>((kChunkKeys + 2 * shape.block_keys) * width_)) {}
 

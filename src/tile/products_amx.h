@@ -33,7 +33,7 @@ class AmxProducts {
         block_keys_(shape.block_keys),
         width_(padded_dim<float>(p.value_dim)),
         dim_groups_((p.head_dim + 31) / 32),
-        queries_(a.take<std::uint16_t>(shape.task_rows * dim_groups_ * 32)),
+        queries_(a.take<std::uint16_t>(shape.strip_rows * dim_groups_ * 32)),
         keys_(a.take<std::uint16_t>(kChunkKeys * dim_groups_ * 32)),
         values_(a.take<std::uint16_t>(kChunkKeys * width_)),
         weights_(a.take<std::uint32_t>(shape.block_keys / 2 * kTileQueries)),

@@ -55,36 +55,44 @@ struct RowStates {
   }
 };
 
+/// A tile of a strip.
+struct TileSpan {
+  KeyRange some, all;  // keys that at least one of its rows sees, and those that each sees
+  bool packed, fresh;  // its queries are packed; no chunk has been folded into it
+};
+
 /// What every family needs; panels and what else its products need belong to them (products.h).
 template <class T>
 struct Scratch {
   Index width;                   // padded value_dim
-  T* factor;                     // (task rows): scale of each row's logits
-  KeyRange* visible;             // (task rows)
+  T* factor;                     // (strip rows): scale of each row's logits
+  KeyRange* visible;             // (strip rows)
+  TileSpan* spans;               // (strip tiles)
   T* scores;                     // (block keys, 48): S, then P
   T* mask;                       // (block keys, 48): additive mask; null without one
   KeyRange* ranges;              // (48): visible keys of a row, relative to the block
   T *shift, *shrink;             // (48): see softmax.h
   std::uint8_t* packed;          // (blocks of a chunk): 0 not yet, 1 finite values, 2 with Inf or NaN
-  std::uint8_t* redo;            // (task rows): unnormalised O overflowed
+  std::uint8_t* redo;            // (strip rows): unnormalised O overflowed
   T *final_max, *final_inverse;  // (rows of a kv head): m and 1/l, for column sums; null without them
   RowStates<T> chunk, total;
 
   FT_INLINE Scratch(Arena& a, const Problem& p, const TileShape& shape, bool rounds_weights)
       : width(padded_dim<T>(p.value_dim)),
-        factor(a.take<T>(shape.task_rows)),
-        visible(a.take<KeyRange>(shape.task_rows)),
+        factor(a.take<T>(shape.strip_rows)),
+        visible(a.take<KeyRange>(shape.strip_rows)),
+        spans(a.take<TileSpan>(shape.strip_rows / kTileQueries)),
         scores(a.take<T>((shape.block_keys + 8) * kTileQueries)),
         mask(p.mask.present ? a.take<T>(shape.block_keys * kTileQueries) : nullptr),
         ranges(a.take<KeyRange>(kTileQueries)),
         shift(a.take<T>(kTileQueries)),
         shrink(a.take<T>(kTileQueries)),
         packed(a.take<std::uint8_t>(kChunkKeys / 16)),
-        redo(a.take<std::uint8_t>(shape.task_rows)),
+        redo(a.take<std::uint8_t>(shape.strip_rows)),
         final_max(p.key_weights.present ? a.take<T>(head_rows(p)) : nullptr),
         final_inverse(p.key_weights.present ? a.take<T>(head_rows(p)) : nullptr),
         chunk(a, kTileQueries, width, p.wants_statistics(), rounds_weights),
-        total(a, shape.task_rows, width, p.wants_statistics(), rounds_weights) {}
+        total(a, shape.strip_rows, width, p.wants_statistics(), rounds_weights) {}
 
  private:
   FT_INLINE static Index head_rows(const Problem& p) {

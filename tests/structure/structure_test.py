@@ -63,7 +63,6 @@ class Text(Case):
         "src/run/environment.cpp": (r"^__asm__ volatile", "the floating-point mode: CPU modes belong to run/"),
         "src/run/threads.cpp": (r"^__builtin_ia32_pause$|^__asm__ volatile", "a pause between two looks at a lock"),
         "tests/support/fp_mode.h": (r"^asm volatile", "the mode that a caller set, and finds again"),
-        "tests/unit/environment_test.cpp": (r"^__asm__ volatile", "likewise"),
         "bench/peak_loop.h": (r"^asm volatile", "empty: what is measured may not be optimised away"),
     }
 
