@@ -10,30 +10,29 @@ Index clamp(Index x, Index least, Index most) { return larger(least, smaller(x, 
 }  // namespace
 
 TileShape choose_tile_shape(const Problem& p, int threads) noexcept {
-  Index tiles = 0, longest = 1;
+  Index rows = 0, longest = 1;
   for (Index s = 0; s < p.sequence_count; ++s) {
-    const Index of_head = tiles_of(p.sequences[s].queries * p.group());
-    tiles += of_head * p.kv_heads, longest = larger(longest, of_head);
+    const Index of_head = p.sequences[s].queries * p.group();
+    rows += of_head * p.kv_heads, longest = larger(longest, of_head);
   }
   if (threads < 1) threads = 1;
 
-  // Shares are cut between tasks, so they differ by up to one: 128 for each thread keep that below a hundredth, and a
-  // causal task at the end of a head costs twice the mean. Where there are fewer tiles, one tile is a task.
-  constexpr Index kTasksOfThread = 128;
+  // Shares are cut between tasks, so they differ by up to one: 128 for each thread keep that below a hundredth, where a
+  // causal task at the end of a head costs twice the mean. Eight rows are no loss, since neighbours become one strip.
+  constexpr Index kTasksOfThread = 128, kGrain = 8;
   TileShape shape;
   shape.block_keys = block_keys(p.is_f64(), p.head_dim, p.value_dim);
-  shape.task_rows = static_cast<int>(clamp(tiles / (kTasksOfThread * threads), 1, 16) * kTileQueries);
+  shape.task_rows = static_cast<int>(clamp(rows / (kTasksOfThread * threads * kGrain), 1, 2 * kTileQueries) * kGrain);
 
   // A strip packs each chunk of keys once and uses it for all its tiles. Packing a key reads it from afar and costs about
   // as much as four vectors of queries, so 64 tiles (192 vectors of 16 fp32) bring that to 2 %. They are visited one
   // after the other while the chunk stays in L2: what a tile itself needs of queries and outputs, 1/10 of a chunk, is
   // read ahead by the processor. Rows that a thread will not get are not provided for.
   constexpr Index kMostTiles = 64, kMostBytes = 8 << 20;
-  const Index of_thread = (tiles + threads - 1) / threads;
   const Index tile_bytes = kTileQueries * (p.head_dim + p.value_dim) * (p.is_f64() ? 8 : 4);
-  const Index most = tile_bytes == 0 ? kMostTiles : smaller(kMostTiles, kMostBytes / tile_bytes);
-  shape.strip_rows = static_cast<int>(clamp(smaller(longest, of_thread), 1, larger(most, 1)) * kTileQueries);
-  if (shape.strip_rows < shape.task_rows) shape.strip_rows = shape.task_rows;
+  Index tiles = tiles_of(smaller(longest, (rows + threads - 1) / threads));
+  tiles = smaller(tiles, tile_bytes == 0 ? kMostTiles : smaller(kMostTiles, kMostBytes / tile_bytes));
+  shape.strip_rows = static_cast<int>(larger(tiles, tiles_of(shape.task_rows)) * kTileQueries);
   return shape;
 }
 
