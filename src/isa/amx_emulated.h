@@ -18,8 +18,8 @@ struct AmxEmulated {
 
   FT_INLINE static void resume() {}
   struct Session {
-    FT_INLINE Session() {}
-    FT_INLINE ~Session() {}
+    FT_INLINE Session() {}   // NOLINT(modernize-use-equals-default): a trivial one would be an unused variable
+    FT_INLINE ~Session() {}  // NOLINT(modernize-use-equals-default)
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
   };

@@ -1,8 +1,8 @@
 #include "run/threads.h"
 
 #include <pthread.h>
-#include <signal.h>
-#include <time.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX, more than <csignal>
+#include <time.h>    // NOLINT(modernize-deprecated-headers)
 #include <unistd.h>
 
 #include <atomic>

@@ -41,7 +41,7 @@ files::Array converted(const files::Array& from, DType to) {
   return result;
 }
 
-files::Array normal_array(std::string name, DType dtype, std::vector<std::int64_t> shape, std::uint64_t seed) {
+files::Array normal_array(const std::string& name, DType dtype, std::vector<std::int64_t> shape, std::uint64_t seed) {
   files::Array result = files::unset_array(name, dtype, std::move(shape), name);
   const std::int64_t n = result.elements();
   for (std::int64_t i = 0; i < n; i += 4) {  // Box and Muller, two pairs from each counter

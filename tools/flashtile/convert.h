@@ -16,6 +16,6 @@ void store(double x, DType to, void* data, std::int64_t index);
 files::Array converted(const files::Array& from, DType to);
 
 /// Independent N(0, 1) numbers: the same for the same seed on every machine.
-files::Array normal_array(std::string name, DType dtype, std::vector<std::int64_t> shape, std::uint64_t seed);
+files::Array normal_array(const std::string& name, DType dtype, std::vector<std::int64_t> shape, std::uint64_t seed);
 
 }  // namespace flashtile::cli

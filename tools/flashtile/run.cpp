@@ -83,6 +83,7 @@ std::vector<double> timed_calls(const RunRequest& request, const Inputs& inputs,
   plain.statistics = {};
   plain.key_weights = {};
   std::vector<double> seconds;
+  seconds.reserve(static_cast<std::size_t>(repeats));
   for (int i = 0; i < repeats; ++i)
     seconds.push_back(seconds_of([&] { require(try_attention(inputs.q, inputs.k, inputs.v, scratch.out_view, plain)); }));
   return seconds;

@@ -141,6 +141,7 @@ bool equals_answer(const DyadicProblem& problem, const Call& call) {
   for (std::int64_t row = 0; row < s.queries * s.heads; ++row) {
     const double lse = static_cast<double>(problem.shift[static_cast<std::size_t>(row)]) * std::numbers::ln2;
     std::vector<double> expected;
+    expected.reserve(static_cast<std::size_t>(s.value_dim));
     for (std::int64_t d = 0; d < s.value_dim; ++d) expected.push_back(problem.answer(row, d));
     for (std::int64_t b = 0; b < s.batch; ++b) {
       const std::int64_t at = (b * s.queries * s.heads + row) * s.value_dim;

@@ -66,6 +66,7 @@ Array ArrayFile::read(std::string_view name) const {
 std::vector<Array> read_arrays(const std::string& path) {
   const ArrayFile file = ArrayFile::open(path);
   std::vector<Array> arrays;
+  arrays.reserve(file.entries().size());
   for (std::size_t i = 0; i < file.entries().size(); ++i) arrays.push_back(file.read(i));
   return arrays;
 }
