@@ -123,7 +123,8 @@ struct IsaReport {
   Isa isa = Isa::automatic;
   const char* name = "";
   bool built = false, available = false, chosen = false;
-  char reason[120] = {};  // why it is not available or not chosen; empty for the chosen one
+  char reason[120] = {};  // why it is not available or not chosen; empty for a chosen one: the best, and beside amx
+                          // (bf16 query, key and value alone) the best of the others
 };
 /// Fills at most `size` reports, best first; returns how many there are.
 FLASHTILE_API int isa_reports(IsaReport* reports, int size) noexcept;

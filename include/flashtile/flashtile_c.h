@@ -288,7 +288,8 @@ typedef struct flashtile_isa_report {
   const char* name;    // "avx512"; lives as long as the library
   int32_t isa;
   int32_t built, available, chosen;
-  char reason[120];  // why it is not available or not chosen; empty for the chosen one
+  char reason[120];  // why it is not available or not chosen; empty for a chosen one: the best, and beside amx (bf16 query,
+      // key and value alone) the best of the others
 } flashtile_isa_report;
 
 /// Fills at most count reports, best first, each report_size = sizeof(flashtile_isa_report) bytes after the last;

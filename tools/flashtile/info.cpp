@@ -49,7 +49,8 @@ void print_info(const MachineReport& m) {
   fmt::print("\n{}Instruction sets{}, best first\n", s.bold, s.end);
   for (const IsaReport& r : reports()) {
     const std::string_view color = r.chosen ? s.good : std::string_view();
-    const std::string state = r.reason[0] == '\0' ? state_of(r) : fmt::format("{:<10} {}", state_of(r), r.reason);
+    const char* const note = r.chosen && r.isa == Isa::amx ? "for bf16 query, key and value" : r.reason;
+    const std::string state = note[0] == '\0' ? state_of(r) : fmt::format("{:<10} {}", state_of(r), note);
     fmt::print("  {:<14}{}{}{}\n", r.name, color, state, color.empty() ? color : s.end);
   }
   fmt::print("\n{}Machine{}\n", s.bold, s.end);
