@@ -35,6 +35,8 @@ constexpr Work kWork[] = {
     {"fp32 1x2048x8x128 causal", DType::f32, 1, 2048, 8, 8, 128, true},
     {"fp32 4x512x8x64 causal", DType::f32, 4, 512, 8, 8, 64, true},
     {"bf16 1x2048x8x128", DType::bf16, 1, 2048, 8, 8, 128, false},
+    {"bf16 1x2048x8x128 causal", DType::bf16, 1, 2048, 8, 8, 128, true},
+    {"bf16 4x512x8x64 causal", DType::bf16, 4, 512, 8, 8, 64, true},
     {"fp16 1x2048x8x128", DType::f16, 1, 2048, 8, 8, 128, false},
     {"fp32 1x2048x32/8x128 causal", DType::f32, 1, 2048, 32, 8, 128, true},
 };
@@ -87,7 +89,7 @@ void measure(const Work& w, Isa isa, Peak peak, int threads, int rounds) {
   Operand q(w.dtype, {w.batch, w.rows, w.heads, w.dim}, 1), k(w.dtype, {w.batch, w.rows, w.kv_heads, w.dim}, 2);
   Operand v(w.dtype, {w.batch, w.rows, w.kv_heads, w.dim}, 3), out(w.dtype, {w.batch, w.rows, w.heads, w.dim}, 4);
   Options options;
-  options.causal = w.causal, options.isa = isa, options.threads = threads, options.arithmetic = Arithmetic::fma;
+  options.causal = w.causal, options.isa = isa, options.threads = threads, options.arithmetic = isa == Isa::amx ? Arithmetic::amx : Arithmetic::fma;
   const Plan planned = plan(q.tensor, k.tensor, v.tensor, out.tensor, options);
   const double flops = planned.facts().flops;
   long peak_rounds = 1000;
@@ -136,6 +138,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < n; ++i) {
     bench::Peak peak = nullptr;
 #if defined(__x86_64__)
+    if (reports[i].isa == Isa::amx) peak = bench::peak_amx;
     if (reports[i].isa == Isa::avx512) peak = bench::peak_avx512;
     if (reports[i].isa == Isa::avx2) peak = bench::peak_avx2;
 #endif
@@ -143,6 +146,7 @@ int main(int argc, char** argv) {
     if (reports[i].isa == Isa::neon) peak = bench::peak_neon;
 #endif
     if (peak == nullptr || !reports[i].available) continue;
-    for (const bench::Work& w : bench::kWork) bench::measure(w, reports[i].isa, peak, threads, rounds);
+    for (const bench::Work& w : bench::kWork)
+      if (reports[i].isa != Isa::amx || w.dtype == DType::bf16) bench::measure(w, reports[i].isa, peak, threads, rounds);
   }
 }

@@ -47,16 +47,16 @@ bool make_work(const Problem& p, const TileShape& shape, Work& work) noexcept {
   Index n = 0, total = 0;
   for (Index s = 0; s < p.sequence_count; ++s) {
     const Sequence& sequence = p.sequences[s];
-    const Index rows = rows_of(sequence), strips = tasks_for(sequence);
+    const Index rows = rows_of(sequence), tasks = tasks_for(sequence);
     for (Index h = 0; h < p.kv_heads; ++h)
-      for (Index strip = 0; strip < strips; ++strip) {
-        const Index first = p.key_weights.present ? 0 : strip * shape.task_rows;
+      for (Index task = 0; task < tasks; ++task) {
+        const Index first = p.key_weights.present ? 0 : task * shape.task_rows;
         const Index many = p.key_weights.present ? rows : smaller(shape.task_rows, rows - first);
         work.tasks[n] = {s, h, first, many};
-        // Rows interleave the heads of a group: a strip covers about rows / group queries of each.
+        // Rows interleave the heads of a group: a task covers about rows / group queries of each.
         const Index pairs = h == 0 || group == 0
                                 ? (group == 0 ? 0 : pairs_of(p, sequence, first / group, (first + many) / group) * group)
-                                : work.cost[n - strips + 1] - work.cost[n - strips] - many;
+                                : work.cost[n - tasks + 1] - work.cost[n - tasks] - many;
         work.pairs += pairs;
         total += pairs + many;  // a row without keys still has to be written
         work.cost[++n] = total;
