@@ -89,7 +89,8 @@ void measure(const Work& w, Isa isa, Peak peak, int threads, int rounds) {
   Operand q(w.dtype, {w.batch, w.rows, w.heads, w.dim}, 1), k(w.dtype, {w.batch, w.rows, w.kv_heads, w.dim}, 2);
   Operand v(w.dtype, {w.batch, w.rows, w.kv_heads, w.dim}, 3), out(w.dtype, {w.batch, w.rows, w.heads, w.dim}, 4);
   Options options;
-  options.causal = w.causal, options.isa = isa, options.threads = threads, options.arithmetic = isa == Isa::amx ? Arithmetic::amx : Arithmetic::fma;
+  options.causal = w.causal, options.isa = isa, options.threads = threads,
+  options.arithmetic = isa == Isa::amx ? Arithmetic::amx : Arithmetic::fma;
   const Plan planned = plan(q.tensor, k.tensor, v.tensor, out.tensor, options);
   const double flops = planned.facts().flops;
   long peak_rounds = 1000;

@@ -14,6 +14,7 @@ namespace {
 
 struct AmxEmulated {
   using Vectors = Scalar;
+  using V = Scalar::F32;
   static constexpr int kTile = 512;
 
   FT_INLINE static void resume() {}
@@ -24,10 +25,10 @@ struct AmxEmulated {
     Session& operator=(const Session&) = delete;
   };
 
-  template <int R, int C>
-  static void product(const std::uint16_t* a, Index a_next, const std::uint16_t* b, Index b_next, Index steps, bool fresh,
-                      float* c, Index c_row) {
-    for (int i = 0; i < R; ++i)
+  template <int C>
+  static void product(const std::uint16_t* a, Index a_next, Index rows, const std::uint16_t* b, Index b_next, Index steps,
+                      bool fresh, float* c, Index c_row) {
+    for (Index i = 0; i < rows; ++i)
       for (int j = 0; j < C; ++j) {
         float* tile = c + i * 16 * c_row + j * 16;
         if (fresh)
@@ -38,10 +39,15 @@ struct AmxEmulated {
       }
   }
 
-  FT_INLINE static void round_pair(Scalar::F32& even, Scalar::F32& odd, std::uint32_t* pairs) {
+  FT_INLINE static V load_words(const std::uint16_t* from, Index n) {
+    const std::uint32_t low = n > 0 ? from[0] : 0, high = n > 1 ? from[1] : 0;
+    return {float_of(low | high << 16)};
+  }
+  FT_INLINE static void store_words(V words, std::uint16_t* to) { __builtin_memcpy(to, &words.v, sizeof words.v); }
+  FT_INLINE static V pair(V even, V odd) { return {float_of(bits_of(even.v) >> 16 | bits_of(odd.v))}; }
+  FT_INLINE static V round_pair(V even, V odd) {
     const std::uint32_t low = to_bf16(even.v).bits, high = to_bf16(odd.v).bits;
-    *pairs = low | high << 16;
-    even.v = float_of(low << 16), odd.v = float_of(high << 16);
+    return {float_of(low | high << 16)};
   }
 
  private:

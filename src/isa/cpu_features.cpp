@@ -50,6 +50,7 @@ const char* why_not_amx(const Cpuid& cpuid, std::uint64_t xcr0) noexcept {
   const Requirement list[] = {
       {cpuid.leaf7_edx, bit(24), "CPUID lacks AMX-TILE"},
       {cpuid.leaf7_edx, bit(22), "CPUID lacks AMX-BF16"},
+      {cpuid.leaf7_1_eax, bit(5), "CPUID lacks AVX512_BF16"},
       {xcr0, bit(17) | bit(18), "the operating system does not save tile registers (XCR0)"},  // shapes, contents
   };
   return first_unmet(list);
@@ -70,12 +71,13 @@ void ask(Cpuid& cpuid, std::uint64_t& xcr0) noexcept {
   std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0) cpuid.leaf1_ecx = ecx;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) cpuid.leaf7_ebx = ebx, cpuid.leaf7_edx = edx;
+  if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) cpuid.leaf7_1_eax = eax;
   xcr0 = (cpuid.leaf1_ecx & kOsxsave) != 0 ? read_xcr0() : 0;
 }
 
 // The answers. Threads that come first together all ask and store the same: no lock, so a fork
 // cannot leave one held.
-std::uint64_t words[4];
+std::uint64_t words[5];
 bool words_known = false;
 #endif
 
@@ -98,14 +100,15 @@ CpuFeatures this_cpu() noexcept {
   std::uint64_t xcr0 = 0;
   if (!__atomic_load_n(&words_known, __ATOMIC_ACQUIRE)) {
     ask(cpuid, xcr0);
-    const std::uint64_t found[4] = {cpuid.leaf1_ecx, cpuid.leaf7_ebx, cpuid.leaf7_edx, xcr0};
-    for (int i = 0; i < 4; ++i) __atomic_store_n(&words[i], found[i], __ATOMIC_RELAXED);
+    const std::uint64_t found[5] = {cpuid.leaf1_ecx, cpuid.leaf7_ebx, cpuid.leaf7_edx, cpuid.leaf7_1_eax, xcr0};
+    for (int i = 0; i < 5; ++i) __atomic_store_n(&words[i], found[i], __ATOMIC_RELAXED);
     __atomic_store_n(&words_known, true, __ATOMIC_RELEASE);
   }
   cpuid.leaf1_ecx = static_cast<std::uint32_t>(__atomic_load_n(&words[0], __ATOMIC_RELAXED));
   cpuid.leaf7_ebx = static_cast<std::uint32_t>(__atomic_load_n(&words[1], __ATOMIC_RELAXED));
   cpuid.leaf7_edx = static_cast<std::uint32_t>(__atomic_load_n(&words[2], __ATOMIC_RELAXED));
-  xcr0 = __atomic_load_n(&words[3], __ATOMIC_RELAXED);
+  cpuid.leaf7_1_eax = static_cast<std::uint32_t>(__atomic_load_n(&words[3], __ATOMIC_RELAXED));
+  xcr0 = __atomic_load_n(&words[4], __ATOMIC_RELAXED);
   return features_from(cpuid, xcr0);
 #elif defined(__aarch64__)
   CpuFeatures f;

@@ -15,7 +15,7 @@ namespace flashtile {
 struct CpuFeatures {
   bool avx2 = false;    // AVX, AVX2, FMA, F16C
   bool avx512 = false;  // avx2 and AVX-512 F, BW, DQ, VL
-  bool amx = false;     // avx512 and AMX-TILE, AMX-BF16
+  bool amx = false;     // avx512 and AMX-TILE, AMX-BF16, AVX512-BF16
   bool neon = false;
   const char* why_not_avx2 = "not an x86 processor";
   const char* why_not_avx512 = "not an x86 processor";
@@ -27,6 +27,7 @@ struct CpuFeatures {
 struct Cpuid {
   std::uint32_t leaf1_ecx = 0;
   std::uint32_t leaf7_ebx = 0, leaf7_edx = 0;  // subleaf 0; 0 when the leaf does not exist
+  std::uint32_t leaf7_1_eax = 0;               // subleaf 1
 };
 
 /// What an x86 processor with these words can do under an operating system that saves the state

@@ -21,7 +21,7 @@ std::size_t scratch_bytes_amx(const Problem& p, const TileShape& shape) {
 template <class Unit>
 void multiply_tile(const std::uint16_t* a, const std::uint16_t* b, float* c) {
   const typename Unit::Session session;
-  Unit::template product<1, 1>(a, 0, b, 0, 1, false, c, 16);
+  Unit::template product<1>(a, 0, 1, b, 0, 1, false, c, 16);
 }
 
 /// For problems whose q, k and v are bf16: dispatch gives it no others.

@@ -223,12 +223,13 @@ class Forward {
       if (first) start<V>(scratch_.chunk, kTileQueries);
       softmax<V>(scores_, vectors, live_.begin, live_.end, !place_.finite, scratch_.chunk, scratch_.shift,
                  scratch_.shrink);  // P = 2^(S − m)
-      if constexpr (Products::kRoundsWeights)
-        products_.round_weights(place_, scores_, rows.rows, live_.begin, live_.end, scratch_.shrink, scratch_.chunk.rounded);
+      if constexpr (Products::kRoundsWeights) {
+        products_.round_weights(place_, scores_, rows.rows, live_.begin, live_.end);
+        products_.sum_weights(place_, rows.rows, live_.begin, live_.end, scratch_.shrink, first);
+      }
       if (p_.dropout.probability > 0) {
         apply_dropout(p_.dropout, rows, block.begin, live_.begin, live_.end, scores_);
-        if constexpr (Products::kRoundsWeights)
-          products_.round_weights(place_, scores_, rows.rows, live_.begin, live_.end, scratch_.shrink, nullptr);
+        if constexpr (Products::kRoundsWeights) products_.round_weights(place_, scores_, rows.rows, live_.begin, live_.end);
       }
       products_.accumulate(place_, scores_, rows.rows, scratch_.ranges, live_.begin, live_.end, scratch_.shrink, first,
                            scratch_.chunk);  // O ← 2^(m_old − m) O + P V

@@ -15,13 +15,15 @@ constexpr std::uint32_t kFma = bit(12), kOsxsave = bit(27), kAvx = bit(28), kF16
 // leaf 7, ebx and edx
 constexpr std::uint32_t kAvx2 = bit(5), kF = bit(16), kDq = bit(17), kBw = bit(30), kVl = bit(31);
 constexpr std::uint32_t kBf16 = bit(22), kTile = bit(24);
+// leaf 7 subleaf 1, eax
+constexpr std::uint32_t kVectorBf16 = bit(5);
 // XCR0
 constexpr std::uint64_t kX87Sse = 3, kYmm = 4, kZmm = 0xe0, kTiles = 0x60000;
 constexpr std::uint64_t kAll = kX87Sse | kYmm | kZmm | kTiles;
 
-constexpr Cpuid kHaswell = {kFma | kOsxsave | kAvx | kF16c, kAvx2, 0};
-constexpr Cpuid kSkylake = {kHaswell.leaf1_ecx, kAvx2 | kF | kDq | kBw | kVl, 0};
-constexpr Cpuid kSapphireRapids = {kSkylake.leaf1_ecx, kSkylake.leaf7_ebx, kBf16 | kTile};
+constexpr Cpuid kHaswell = {kFma | kOsxsave | kAvx | kF16c, kAvx2, 0, 0};
+constexpr Cpuid kSkylake = {kHaswell.leaf1_ecx, kAvx2 | kF | kDq | kBw | kVl, 0, 0};
+constexpr Cpuid kSapphireRapids = {kSkylake.leaf1_ecx, kSkylake.leaf7_ebx, kBf16 | kTile, kVectorBf16};
 
 TEST(CpuFeatures, EverythingIsThereOnAMachineThatHasEverything) {
   const CpuFeatures f = features_from(kSapphireRapids, kAll);
@@ -64,7 +66,7 @@ TEST(CpuFeatures, EachSubsetOfAvx512IsNeeded) {
                  {kDq, "CPUID lacks AVX512DQ"},
                  {kVl, "CPUID lacks AVX512VL"}};
   for (const auto& s : subsets) {
-    const CpuFeatures f = features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx & ~s.bit, kTile | kBf16}, kAll);
+    const CpuFeatures f = features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx & ~s.bit, kTile | kBf16, kVectorBf16}, kAll);
     EXPECT_TRUE(f.avx2);
     EXPECT_FALSE(f.avx512 || f.amx) << s.why;
     EXPECT_STREQ(f.why_not_avx512, s.why);
@@ -102,12 +104,15 @@ TEST(BugCases, A9_6_RegistersThatTheSystemDoesNotSaveAreNotUsed) {
 
 TEST(BugCases, A9_7_EachLevelIsChosenByWhatItUses) {
   // AVX-512 does not wait for AMX, and AMX asks for bf16 products, not for any other kind.
-  const CpuFeatures amd = features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx, 0}, kX87Sse | kYmm | kZmm);
+  const CpuFeatures amd = features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx, 0, 0}, kX87Sse | kYmm | kZmm);
   EXPECT_TRUE(amd.avx2 && amd.avx512);
   EXPECT_STREQ(amd.why_not_amx, "CPUID lacks AMX-TILE");
-  const CpuFeatures int8_only = features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx, kTile | bit(25)}, kAll);
+  const CpuFeatures int8_only = features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx, kTile | bit(25), kVectorBf16}, kAll);
   EXPECT_TRUE(int8_only.avx512);
   EXPECT_STREQ(int8_only.why_not_amx, "CPUID lacks AMX-BF16");
+  const CpuFeatures no_rounding = features_from({kSkylake.leaf1_ecx, kSkylake.leaf7_ebx, kTile | kBf16, 0}, kAll);
+  EXPECT_TRUE(no_rounding.avx512);
+  EXPECT_STREQ(no_rounding.why_not_amx, "CPUID lacks AVX512_BF16");
 }
 
 TEST(CpuFeatures, ThisProcessorIsConsistent) {
