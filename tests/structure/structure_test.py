@@ -63,8 +63,8 @@ class Text(Case):
         "src/run/environment.cpp": (r"^__asm__ volatile", "the floating-point mode: CPU modes belong to run/"),
         "src/run/threads.cpp": (r"^__builtin_ia32_pause$|^__asm__ volatile", "a pause between two looks at a lock"),
         "tests/support/fp_mode.h": (r"^asm volatile", "the mode that a caller set, and finds again"),
-        "bench/peak_amx.cpp": (r"^asm volatile|^_tile_|immintrin", "the unit's own limit, without the kernels' loads"),
-        "bench/peak_loop.h": (r"^asm volatile", "empty: what is measured may not be optimised away"),
+        "tools/roofs/amx.cpp": (r"^asm volatile|^_tile_|immintrin", "the unit's own limit, without the kernels' loads"),
+        "tools/roofs/loops_of.h": (r"^asm volatile", "empty: what is measured may not be optimised away"),
     }
 
     SYSTEM = (r"#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier|stop_token"

@@ -81,8 +81,8 @@ class Tree:
 
     def include_path(self, name):
         folder = name.split("/")[0]
-        return {"include": ["include"], "src": ["include", "src"], "tools": ["include", "src", "tools/flashtile"],
-                "tests": ["include", "src", "tests", "tests/install", "tools/flashtile", "."],
+        return {"include": ["include"], "src": ["include", "src"], "tools": ["include", "src", "tools", "tools/flashtile"],
+                "tests": ["include", "src", "tests", "tests/install", "tools", "tools/flashtile", "."],
                 "bench": ["include", "src", "."], "examples": ["include", "tests", "."]}.get(folder, [])
 
 

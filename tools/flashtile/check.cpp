@@ -67,13 +67,14 @@ std::optional<double> error_of(Real exact, double got, ErrorSums& sums) {
 template <class Real>
 class Checker {
  public:
-  Checker(const Problem& problem, const Tensors& tensors) : p_(problem), t_(tensors) {
-    for (const Sequence& s : p_.sequences) rows_ += s.queries * p_.q_heads;
-    stride_ = std::max<Index>(1, rows_ / kGrowthSamples);
+  Checker(const Problem& problem, const Tensors& tensors, Index most_rows) : p_(problem), t_(tensors) {
+    for (const Sequence& s : p_.sequences) all_rows_ += s.queries * p_.q_heads;
+    step_ = std::max<Index>(1, all_rows_ / std::max<Index>(1, most_rows));
+    stride_ = std::max<Index>(1, rows() / kGrowthSamples);
     measure_values();
   }
 
-  Index rows() const { return rows_; }
+  Index rows() const { return all_rows_ / step_; }
 
   ErrorSums run(int threads, Progress* progress) {
     std::atomic<Index> next{0};
@@ -84,14 +85,14 @@ class Checker {
     const auto work = [&] {
       ErrorSums mine;
       try {
-        for (Index row; (row = next.fetch_add(1)) < rows_;) {
-          compare_row(row, mine);
+        for (Index n; (n = next.fetch_add(1)) < rows();) {
+          compare_row(n, mine);
           if (progress != nullptr) progress->step();
         }
       } catch (...) {
         const std::lock_guard lock(mutex);
         failed = std::current_exception();
-        next = rows_;
+        next = rows();
       }
       const std::lock_guard lock(mutex);
       total.merge(mine);
@@ -122,9 +123,11 @@ class Checker {
     }
   }
 
-  void compare_row(Index row, ErrorSums& sums) const {
+  /// The number-th of the rows that are compared: one of each `step_` neighbours, not always the same.
+  void compare_row(Index number, ErrorSums& sums) const {
+    constexpr Index kPrime = 7919;
     Index n = 0;
-    Index rest = row;
+    Index rest = number * step_ + number * kPrime % step_;
     while (rest >= p_.sequences[n].queries * p_.q_heads) rest -= p_.sequences[n].queries * p_.q_heads, ++n;
     const Sequence& s = p_.sequences[n];
     const Index head = rest / s.queries, i = rest % s.queries;
@@ -164,7 +167,7 @@ class Checker {
     }
     if (std::isfinite(natural)) sums.natural_squares += natural;
     compare_numbers(s, head, i, exact, sums);
-    if (row % stride_ == 0) {
+    if (number % stride_ == 0) {
       const double g = growth(s, head, i, exact);
       sums.largest_growth = std::max(sums.largest_growth, g);
       sums.growth_squares += g * g, ++sums.growth_rows;
@@ -223,7 +226,7 @@ class Checker {
 
   const Problem& p_;
   const Tensors& t_;
-  Index rows_ = 0, stride_ = 1;
+  Index all_rows_ = 0, step_ = 1, stride_ = 1;
   std::vector<std::vector<double>> value_squares_;  // per sequence: (kv head, key)
   double largest_value_ = 0;
 };
@@ -266,7 +269,7 @@ CheckResult judge(const Problem& p, const ErrorSums& sums, Family family, Index 
 }  // namespace
 
 CheckResult check(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& out,
-                  const Options& options, Family family, int threads, bool show_progress) {
+                  const Options& options, Family family, int threads, bool show_progress, std::int64_t most_rows) {
   const auto start = std::chrono::steady_clock::now();
   Problem problem;
   require(try_problem(q, k, v, out, options, problem));
@@ -276,8 +279,8 @@ CheckResult check(const ConstTensor& q, const ConstTensor& k, const ConstTensor&
     if (show_progress) progress.emplace("checking against the fp64 definition", checker.rows());
     return judge(problem, checker.run(threads, progress ? &*progress : nullptr), family, checker.rows());
   };
-  CheckResult result =
-      problem.is_f64() ? run(Checker<long double>(problem, tensors)) : run(Checker<double>(problem, tensors));
+  CheckResult result = problem.is_f64() ? run(Checker<long double>(problem, tensors, most_rows))
+                                        : run(Checker<double>(problem, tensors, most_rows));
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

@@ -1,8 +1,9 @@
 // Computed O, LSE and statistics against the fp64 definition (src/reference/attention.h), judged by bound.h.
-// fp64 inputs are judged by the definition in long double. Every row is computed; nothing is sampled but `growth`.
+// fp64 inputs are judged by the definition in long double. Every row is computed unless the caller asks for fewer.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "bound.h"
 #include "flashtile/flashtile.h"
@@ -10,7 +11,7 @@
 namespace flashtile::cli {
 
 struct CheckResult {
-  std::int64_t rows = 0;           // (batch, head, query)
+  std::int64_t rows = 0;           // (batch, head, query) that were compared
   std::int64_t not_finite = 0;     // elements that are NaN or infinite in the definition and in O alike: not compared
   std::int64_t disagreements = 0;  // elements that are NaN or infinite in one only
   Accuracy accuracy;               // what the bounds were computed from
@@ -28,8 +29,10 @@ struct CheckResult {
 };
 
 /// Compares what the library wrote. `tensors` are those of the call; `family` what computed it. Uses `threads` threads;
-/// shows progress when `show_progress`. Throws UsageError like the call itself.
+/// shows progress when `show_progress`. Of more than `most_rows` rows, about that many are compared, spread evenly over all.
+/// Throws UsageError like the call itself.
 CheckResult check(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& out,
-                  const Options& options, Family family, int threads, bool show_progress);
+                  const Options& options, Family family, int threads, bool show_progress,
+                  std::int64_t most_rows = std::numeric_limits<std::int64_t>::max());
 
 }  // namespace flashtile::cli

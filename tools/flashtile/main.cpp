@@ -1,4 +1,4 @@
-// flashtile: exact attention from the command line. Sub-commands: run, info, verify.
+// flashtile: exact attention from the command line. Sub-commands: run, info, verify, bench.
 //
 // Always: results go to standard output; a failure is one line "flashtile: …" on standard error. Exit status 0 when all
 // is well, 1 when something failed or a check did not hold, 2 for wrong use.
@@ -32,15 +32,62 @@ constexpr const char* kExamples =
     "  flashtile run layer.safetensors --check   attention on real arrays, checked\n"
     "  flashtile info                            what this machine can do, and why\n"
     "  flashtile verify                          proofs and errors on this machine\n"
+    "  flashtile bench                           speed beside the machine's peak\n"
     "\n"
     "flashtile COMMAND --help has the options. Exit status: 0, 1 failure, 2 wrong use.";
+
+constexpr const char* kBenchExamples =
+    "Examples:\n"
+    "  flashtile bench\n"
+    "  flashtile bench --q 1x512-8192*2x8x64 --kv-heads 1,8 --causal --dtype fp32,bf16\n"
+    "  flashtile bench --isa avx2,avx512 --output csv\n"
+    "  FLASHTILE_VERBOSE=1 program 2> calls; flashtile bench --replay calls\n"
+    "\n"
+    "Lists and ranges: 1,2,4  1-8  1-8*2 (1,2,4,8)  64-256+64; in shapes too. Without --q: the default set.";
+
+/// Adds options that take one value.
+class Adder {
+ public:
+  explicit Adder(CLI::App& app) : app_(app) {}
+  void operator()(const char* name, std::string& value, const char* type, const char* help, const char* group) const {
+    app_.add_option(name, value, help)->type_name(type)->group(group)->expected(1);
+  }
+
+ private:
+  CLI::App& app_;
+};
+
+void add_bench(CLI::App& app, BenchRequest& b) {
+  app.footer(kBenchExamples);
+  RunRequest& r = b.problem;
+  const Adder add(app);
+  add("--q", r.q, "BxSxHxD", "shape of q, normal random numbers", "Problem");
+  add("--k", r.k, "BxSxHxD", "shape of k (like q)", "Problem");
+  add("--v", r.v, "BxSxHxD", "shape of v (like k)", "Problem");
+  add("--kv-heads", b.kv_heads, "N", "heads of k and v (as in --k)", "Problem");
+  add("--dtype", r.dtype, "TYPE", "fp64, fp32, fp16 or bf16 (fp32)", "Problem");
+  app.add_flag("--causal", r.causal, "a query sees no later key")->group("Problem");
+  add("--alignment", r.alignment, "WHERE", "bottom-right (last query at last key) or top-left", "Problem");
+  add("--window", r.window, "L,R", "a query sees L keys before and R after it; -1: no limit", "Problem");
+  add("--scale", r.scale, "X", "factor on q·k (1/√D)", "Problem");
+  add("--softcap", r.softcap, "C", "s ← C tanh(s / C); 0 is off", "Problem");
+  add("--alibi", r.alibi, "auto", "the standard slopes", "Problem");
+  app.add_flag("--lse", b.lse, "with LSE")->group("Problem");
+  app.add_flag("--statistics", b.statistics, "with the row statistics")->group("Problem");
+  app.add_flag("--key-weights", r.key_weights, "with the sum of the weights of each key")->group("Problem");
+  add("--replay", b.replay, "FILE", "problems from lines that FLASHTILE_VERBOSE=1 printed", "Problem");
+  add("--isa", r.isa, "NAME", "no better instruction set than this (auto)", "Machine");
+  add("--arithmetic", r.arithmetic, "FAMILY", "automatic, fma or amx", "Machine");
+  add("--threads", r.threads, "N", "threads (as affinity mask and cgroup allow)", "Machine");
+  add("-r,--rounds", b.rounds, "N", "turns of each (as many as fit into two seconds)", "Measurement");
+  app.add_flag("--cold", b.cold, "inputs rotate through more than the caches hold")->group("Measurement");
+  add("--output", b.output, "FORM", "md, csv or json (md)", "Output");
+}
 
 void add_run(CLI::App& app, RunRequest& r) {
   app.footer(kRunExamples);
   app.add_option("FILE", r.files, "one .safetensors or .npz, or three .npy: q, k, v")->type_name("");
-  const auto add = [&](const char* name, std::string& value, const char* type, const char* help, const char* group) {
-    app.add_option(name, value, help)->type_name(type)->group(group)->expected(1);
-  };
+  const Adder add(app);
   add("--names", r.names, "Q,K,V", "the arrays' names in the file (q,k,v)", "Input");
   add("--layout", r.layout, "WORD", "order of dimensions: bshd, bhsd, shd, hsd, sd … (bshd)", "Input");
   add("--dtype", r.dtype, "TYPE", "convert q, k and v to fp64, fp32, fp16 or bf16", "Input");
@@ -88,7 +135,7 @@ UsageError usage_error(const CLI::App& app, const CLI::ParseError& e) {
     const std::vector<std::string> extras = app.remaining(true);
     const bool chosen = !app.get_subcommands().empty();
     const std::string what = extras.empty() ? text : extras.front();
-    if (!chosen && what.rfind('-', 0) != 0) return wrong("COMMAND", what, "run, info or verify");
+    if (!chosen && what.rfind('-', 0) != 0) return wrong("COMMAND", what, "run, info, verify or bench");
     return UsageError(fmt::format("{} is unknown; expected what flashtile{} --help lists", what,
                                   chosen ? " " + app.get_subcommands().front()->get_name() : ""));
   }
@@ -107,11 +154,14 @@ int run_main(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("flashtile {} ({})", version(), commit()));
   app.require_subcommand(0, 1);
   RunRequest request;
+  BenchRequest bench_request;
   bool info_json = false, verify_json = false;
   CLI::App* const run = app.add_subcommand("run", "attention on q, k and v from files");
   CLI::App* const info = app.add_subcommand("info", "this build, this machine, and why an instruction set is chosen");
   CLI::App* const verify = app.add_subcommand("verify", "errors against fp64, a bit-exact proof, and invariance");
+  CLI::App* const bench = app.add_subcommand("bench", "our kernels beside the machine's peak and the unfused baseline");
   add_run(*run, request);
+  add_bench(*bench, bench_request);
   info->add_flag("--json", info_json, "one JSON object instead of text");
   verify->add_flag("--json", verify_json, "one JSON object instead of text");
   try {
@@ -123,7 +173,8 @@ int run_main(int argc, char** argv) {
   if (*run) return run_command(request);
   if (*info) return info_command(info_json);
   if (*verify) return verify_command(verify_json);
-  throw UsageError("COMMAND is missing; expected run, info or verify (flashtile --help)");
+  if (*bench) return bench_command(bench_request);
+  throw UsageError("COMMAND is missing; expected run, info, verify or bench (flashtile --help)");
 }
 
 }  // namespace

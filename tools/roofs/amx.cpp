@@ -3,12 +3,14 @@
 
 #include <cstdint>
 
-#include "bench/peak.h"
 #include "isa/amx.h"
+#include "roofs/loops.h"
 
-namespace flashtile::bench {
+namespace flashtile::roofs {
 
-double peak_amx(long rounds) {
+namespace {
+
+double peak(long rounds) {
   const Amx::Session session;
   alignas(64) std::uint16_t ones[Amx::kTile];
   for (std::uint16_t& x : ones) x = 0x3f80;
@@ -38,4 +40,8 @@ double peak_amx(long rounds) {
   return 4 * 2.0 * 16 * 16 * 32 * static_cast<double>(rounds);
 }
 
-}  // namespace flashtile::bench
+}  // namespace
+
+Loops loops_amx() { return {peak, nullptr}; }
+
+}  // namespace flashtile::roofs

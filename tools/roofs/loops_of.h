@@ -1,9 +1,11 @@
-// The loop behind peak.h, for one instruction set.
+// The bodies behind loops.h, for one instruction set.
 #pragma once
 
-#include "problem/inline.h"
+#include "isa/scalar.h"
+#include "roofs/loops.h"
+#include "tile/elementary.h"
 
-namespace flashtile::bench {
+namespace flashtile::roofs {
 namespace {
 
 template <class Isa>
@@ -28,5 +30,35 @@ double peak(long rounds) {
   return 2.0 * kSums * V::kLanes * static_cast<double>(rounds);
 }
 
+template <class Isa>
+void softmax_row(float* row, std::int64_t n) {
+  using V = typename Isa::F32;
+  constexpr int L = V::kLanes;
+  float lanes[L];
+  V most = V::broadcast(Limits<V>::kEmpty);
+  for (std::int64_t j = 0; j < n; j += L) most = max_second(V::load(row + j), most);
+  most.store(lanes);
+  float top = lanes[0];
+  for (int i = 1; i < L; ++i) top = lanes[i] > top ? lanes[i] : top;
+
+  const V stabiliser = ceil(V::broadcast(top));
+  V sum = V::broadcast(0);
+  for (std::int64_t j = 0; j < n; j += L) {
+    const V p = exp2_shifted(V::load(row + j), stabiliser);
+    p.store(row + j);
+    sum = sum + p;
+  }
+  sum.store(lanes);
+  float total = 0;
+  for (int i = 0; i < L; ++i) total += lanes[i];
+  const V share = V::broadcast(total > 0 ? 1 / total : 0);
+  for (std::int64_t j = 0; j < n; j += L) (V::load(row + j) * share).store(row + j);
+}
+
+template <class Isa>
+Loops make_loops() {
+  return {peak<Isa>, softmax_row<Isa>};
+}
+
 }  // namespace
-}  // namespace flashtile::bench
+}  // namespace flashtile::roofs
