@@ -100,7 +100,7 @@ class Forward {
       factor[r] = constants_.factor;
       if (p_.row_scale.present) factor[r] *= static_cast<const float*>(t_.row_scale)[p_.row_scale.at(s_->batch, row, h)];
     }
-    products_.pack_queries(t_.q, at, r0);
+    products_.pack_queries(t_.q, at, vectors_of(rows.rows), r0);
   }
 
   /// Chunks ascending, and in each the tiles; a tile is finished when its last chunk is in, while it is in the caches.

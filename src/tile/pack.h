@@ -74,11 +74,12 @@ FT_INLINE void pack_columns(const S* data, const Index* at, int rows, Index dim,
     }
 }
 
-/// The queries of a tile; at[r] is the place of row r, kNoRow beyond the rows and for those that see nothing.
+/// The first `rows` queries of a tile, a multiple of kLanes; at[r] is the place of row r, kNoRow beyond the rows and for
+/// those that see nothing.
 template <class V, class T = typename V::Scalar>
-FT_INLINE void pack_queries(const void* data, DType dtype, const Index* at, Index head_dim, T* panel) {
+FT_INLINE void pack_queries(const void* data, DType dtype, const Index* at, int rows, Index head_dim, T* panel) {
   with_storage<T>(dtype, [&](auto* type) {
-    pack_columns<V>(static_cast<decltype(type)>(data), at, kTileQueries, head_dim, kTileQueries, panel);
+    pack_columns<V>(static_cast<decltype(type)>(data), at, rows, head_dim, kTileQueries, panel);
   });
 }
 

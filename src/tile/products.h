@@ -38,9 +38,9 @@ class FmaProducts {
   /// After a call into the caller's code.
   FT_INLINE void resume() const {}
 
-  /// The tile that starts at row `r0` of the task; at[r] is the place of its row r, or kNoRow.
-  FT_INLINE void pack_queries(const void* q, const Index* at, Index r0) {
-    flashtile::pack_queries<V>(q, p_.q.dtype, at, p_.head_dim, queries_ + r0 * p_.head_dim);
+  /// The tile that starts at row `r0` of the task, `vectors` vectors of rows; at[r] is the place of its row r, or kNoRow.
+  FT_INLINE void pack_queries(const void* q, const Index* at, int vectors, Index r0) {
+    flashtile::pack_queries<V>(q, p_.q.dtype, at, vectors * V::kLanes, p_.head_dim, queries_ + r0 * p_.head_dim);
   }
   /// A block of `n` keys; returns whether its values are finite.
   FT_INLINE bool pack(BlockPlace b, const void* k, Index k_at, const void* v, Index v_at, Index n) {

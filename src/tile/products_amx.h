@@ -44,7 +44,7 @@ class AmxProducts {
   FT_INLINE void resume() const { Unit::resume(); }
 
   /// The tile that starts at row `r0` of the task; at[r] is the place of its row r, or kNoRow.
-  FT_INLINE void pack_queries(const void* q, const Index* at, Index r0) {
+  FT_INLINE void pack_queries(const void* q, const Index* at, int, Index r0) {
     fill(weights_, block_keys_ * kTileQueries, std::uint16_t{0});  // columns without a query stay 0
     for (int r = 0; r < kTileQueries; r += L)
       for (Index d = 0; d < dim_groups_ * 32; d += 2 * L) {
