@@ -39,6 +39,11 @@ struct Avx2F32 {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
 
+  FT_INLINE friend Avx2F32 in_register(Avx2F32 a) {
+    asm("" : "+x"(a.v));
+    return a;
+  }
+
   FT_INLINE friend Avx2F32 operator+(Avx2F32 a, Avx2F32 b) { return {_mm256_add_ps(a.v, b.v)}; }
   FT_INLINE friend Avx2F32 operator-(Avx2F32 a, Avx2F32 b) { return {_mm256_sub_ps(a.v, b.v)}; }
   FT_INLINE friend Avx2F32 operator*(Avx2F32 a, Avx2F32 b) { return {_mm256_mul_ps(a.v, b.v)}; }
@@ -83,6 +88,11 @@ struct Avx2F64 {
   FT_INLINE static Avx2F64 load(const double* p) { return {_mm256_loadu_pd(p)}; }
   FT_INLINE static Avx2F64 broadcast(double x) { return {_mm256_set1_pd(x)}; }
   FT_INLINE void store(double* p) const { _mm256_storeu_pd(p, v); }
+
+  FT_INLINE friend Avx2F64 in_register(Avx2F64 a) {
+    asm("" : "+x"(a.v));
+    return a;
+  }
 
   FT_INLINE friend Avx2F64 operator+(Avx2F64 a, Avx2F64 b) { return {_mm256_add_pd(a.v, b.v)}; }
   FT_INLINE friend Avx2F64 operator-(Avx2F64 a, Avx2F64 b) { return {_mm256_sub_pd(a.v, b.v)}; }

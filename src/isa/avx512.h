@@ -37,6 +37,11 @@ struct Avx512F32 {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
 
+  FT_INLINE friend Avx512F32 in_register(Avx512F32 a) {
+    asm("" : "+v"(a.v));
+    return a;
+  }
+
   FT_INLINE friend Avx512F32 operator+(Avx512F32 a, Avx512F32 b) { return {_mm512_add_ps(a.v, b.v)}; }
   FT_INLINE friend Avx512F32 operator-(Avx512F32 a, Avx512F32 b) { return {_mm512_sub_ps(a.v, b.v)}; }
   FT_INLINE friend Avx512F32 operator*(Avx512F32 a, Avx512F32 b) { return {_mm512_mul_ps(a.v, b.v)}; }
@@ -82,6 +87,11 @@ struct Avx512F64 {
   FT_INLINE static Avx512F64 load(const double* p) { return {_mm512_loadu_pd(p)}; }
   FT_INLINE static Avx512F64 broadcast(double x) { return {_mm512_set1_pd(x)}; }
   FT_INLINE void store(double* p) const { _mm512_storeu_pd(p, v); }
+
+  FT_INLINE friend Avx512F64 in_register(Avx512F64 a) {
+    asm("" : "+v"(a.v));
+    return a;
+  }
 
   FT_INLINE friend Avx512F64 operator+(Avx512F64 a, Avx512F64 b) { return {_mm512_add_pd(a.v, b.v)}; }
   FT_INLINE friend Avx512F64 operator-(Avx512F64 a, Avx512F64 b) { return {_mm512_sub_pd(a.v, b.v)}; }

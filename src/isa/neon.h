@@ -34,6 +34,11 @@ struct NeonF32 {
     vst1_u16(reinterpret_cast<std::uint16_t*>(p), vreinterpret_u16_f16(vcvt_f16_f32(v)));
   }
 
+  FT_INLINE friend NeonF32 in_register(NeonF32 a) {
+    asm("" : "+w"(a.v));
+    return a;
+  }
+
   FT_INLINE friend NeonF32 operator+(NeonF32 a, NeonF32 b) { return {vaddq_f32(a.v, b.v)}; }
   FT_INLINE friend NeonF32 operator-(NeonF32 a, NeonF32 b) { return {vsubq_f32(a.v, b.v)}; }
   FT_INLINE friend NeonF32 operator*(NeonF32 a, NeonF32 b) { return {vmulq_f32(a.v, b.v)}; }
@@ -74,6 +79,11 @@ struct NeonF64 {
   FT_INLINE static NeonF64 load(const double* p) { return {vld1q_f64(p)}; }
   FT_INLINE static NeonF64 broadcast(double x) { return {vdupq_n_f64(x)}; }
   FT_INLINE void store(double* p) const { vst1q_f64(p, v); }
+
+  FT_INLINE friend NeonF64 in_register(NeonF64 a) {
+    asm("" : "+w"(a.v));
+    return a;
+  }
 
   FT_INLINE friend NeonF64 operator+(NeonF64 a, NeonF64 b) { return {vaddq_f64(a.v, b.v)}; }
   FT_INLINE friend NeonF64 operator-(NeonF64 a, NeonF64 b) { return {vsubq_f64(a.v, b.v)}; }

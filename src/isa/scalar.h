@@ -25,6 +25,9 @@ struct ScalarVector {
   FT_INLINE void store(bf16* p) const requires(sizeof(T) == 4) { *p = to_bf16(v); }
   FT_INLINE void store(f16* p) const requires(sizeof(T) == 4) { *p = to_f16(v); }
 
+  // From here on it lies in a register: compilers would rather load it again in each operation that uses it.
+  FT_INLINE friend ScalarVector in_register(ScalarVector a) { return a; }
+
   FT_INLINE friend ScalarVector operator+(ScalarVector a, ScalarVector b) { return {a.v + b.v}; }
   FT_INLINE friend ScalarVector operator-(ScalarVector a, ScalarVector b) { return {a.v - b.v}; }
   FT_INLINE friend ScalarVector operator*(ScalarVector a, ScalarVector b) { return {a.v * b.v}; }

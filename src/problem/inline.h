@@ -4,6 +4,8 @@
 #pragma once
 
 #define FT_INLINE inline __attribute__((always_inline))
+/// A loop that fills the registers is a function of its own: what surrounds it would otherwise compete for them.
+#define FT_NOINLINE __attribute__((noinline))
 #define FT_UNROLL _Pragma("GCC unroll 16")
 
 namespace flashtile {

@@ -1,11 +1,13 @@
 // Storage → panels in the compute type (fp32, or fp64 for fp64), so that kernels never see strides, dtypes or ragged ends.
 //
-//   queries (48 rows)          keys of a block, a line at a time      values of a block
-//     d0: q0 q1 … q47            d0: k0 … k15    d1: k0 … k15 …         k0: v0 v1 … padding 0
-//     d1: q0 q1 … q47            then the next 16 keys                  k1: v0 v1 … padding 0
+//   queries of a tile          keys of a block                        values of a block
+//     d0: q0 … q47               d0: k0 … k15                           k0: v0 … v63
+//     d1: q0 … q47 …             d1: k0 … k15 …                         k1: v0 … v63 …
+//                                then the next 16 keys                  then the next 64 dims, padded with 0
 //
-// Missing rows and keys are 0. A chunk is packed once per task and shared by all its query tiles and the heads of its
-// group. Packed panels also have no power-of-two strides, whose lines would fight for the same few places of a cache.
+// A panel is as wide as what a step of a product loads (the widths here are those of 32 registers of 16 fp32, geometry.h),
+// so that products read memory from end to end. Missing rows and keys are 0. A chunk is packed once per task and shared by
+// all its query tiles and the heads of its group.
 #pragma once
 
 #include "problem/number.h"
@@ -76,10 +78,12 @@ FT_INLINE void pack_columns(const S* data, const Index* at, int rows, Index dim,
 
 /// The first `rows` queries of a tile, a multiple of kLanes; at[r] is the place of row r, kNoRow beyond the rows and for
 /// those that see nothing.
-template <class V, class T = typename V::Scalar>
-FT_INLINE void pack_queries(const void* data, DType dtype, const Index* at, int rows, Index head_dim, T* panel) {
+template <class Isa, class V, class T = typename V::Scalar>
+FT_INLINE void pack_queries(const void* data, DType dtype, const Index* at, int rows, Index head_dim, T* panels) {
+  constexpr int W = kPanelQueries<Isa, V>;
   with_storage<T>(dtype, [&](auto* type) {
-    pack_columns<V>(static_cast<decltype(type)>(data), at, rows, head_dim, kTileQueries, panel);
+    for (int r = 0; r < rows; r += W)
+      pack_columns<V>(static_cast<decltype(type)>(data), at + r, smaller(W, rows - r), head_dim, W, panels + r * head_dim);
   });
 }
 
@@ -96,19 +100,20 @@ FT_INLINE void pack_keys(const void* data, DType dtype, Index at, Index stride, 
   });
 }
 
-/// `n` value rows; returns whether all of them are finite.
-template <class V, class T = typename V::Scalar>
+/// `n` value rows into the panels of a block; returns whether all of them are finite.
+template <class Isa, class V, class T = typename V::Scalar>
 FT_INLINE bool pack_values(const void* data, DType dtype, Index at, Index stride, Index n, Index value_dim, Index width,
-                           T* panel) {
+                           Index block_keys, T* panels) {
   const V most = V::broadcast(Limits<V>::kMax);
   auto finite = less_equal(most, most);
   with_storage<T>(dtype, [&](auto* type) {
     const auto* row = static_cast<decltype(type)>(data) + at;
-    for (Index j = 0; j < n; ++j, row += stride, panel += width)
+    for (Index j = 0; j < n; ++j, row += stride)
       for (Index d = 0; d < width; d += V::kLanes) {
+        const ValuePanel<Isa, V> panel(width, block_keys, d);
         const V x = d < value_dim ? load_part<V>(row + d, value_dim - d) : V::broadcast(0);
         finite = V::both(finite, less_equal(abs(x), most));
-        x.store(panel + d);
+        x.store(panels + panel.at + j * panel.width);
       }
   });
   return V::all(finite);

@@ -40,12 +40,12 @@ class FmaProducts {
 
   /// The tile that starts at row `r0` of the task, `vectors` vectors of rows; at[r] is the place of its row r, or kNoRow.
   FT_INLINE void pack_queries(const void* q, const Index* at, int vectors, Index r0) {
-    flashtile::pack_queries<V>(q, p_.q.dtype, at, vectors * V::kLanes, p_.head_dim, queries_ + r0 * p_.head_dim);
+    flashtile::pack_queries<Isa, V>(q, p_.q.dtype, at, vectors * V::kLanes, p_.head_dim, queries_ + r0 * p_.head_dim);
   }
   /// A block of `n` keys; returns whether its values are finite.
   FT_INLINE bool pack(BlockPlace b, const void* k, Index k_at, const void* v, Index v_at, Index n) {
     pack_keys<V>(k, p_.k.dtype, k_at, p_.k.row, n, p_.head_dim, keys(b));
-    return pack_values<V>(v, p_.v.dtype, v_at, p_.v.row, n, p_.value_dim, width_, values(b));
+    return pack_values<Isa, V>(v, p_.v.dtype, v_at, p_.v.row, n, p_.value_dim, width_, block_keys_, values(b));
   }
 
   /// S of keys [begin, end) of a block, where the rows of vector c see seen[c] of it.
@@ -57,8 +57,9 @@ class FmaProducts {
   /// still 0 and not yet written.
   FT_INLINE void accumulate(BlockPlace b, const T* weights, int rows, const KeyRange* ranges, Index begin, Index end,
                             const T* shrink, bool first, RowStates<T> chunk) const {
-    if (b.finite) flashtile::accumulate<Isa, V>(weights, values(b), width_, rows, ranges, shrink, first, chunk.out);
-    else accumulate_visible<V>(weights, values(b), width_, rows, begin, end, shrink, first, chunk.out);
+    if (b.finite)
+      flashtile::accumulate<Isa, V>(weights, values(b), block_keys_, width_, rows, ranges, shrink, first, chunk.out);
+    else accumulate_visible<Isa, V>(weights, values(b), block_keys_, width_, rows, begin, end, shrink, first, chunk.out);
   }
   /// All blocks of a chunk are in: chunk.out is to hold O.
   FT_INLINE void close(int, RowStates<T>) const {}
@@ -69,9 +70,9 @@ class FmaProducts {
 
   const Problem& p_;
   Index block_keys_, width_;
-  T* queries_;  // (tiles, head_dim, 48)
-  T* keys_;     // chunk of key panels, see pack.h
-  T* values_;   // (chunk keys, width)
+  T* queries_;  // panels of the strip's tiles, see pack.h …
+  T* keys_;     // … and of the chunk's blocks
+  T* values_;
 };
 
 }  // namespace
