@@ -118,7 +118,8 @@ done
 
 need "${build_packages[@]}" gcc:cc libgtest-dev:gtest/gtest.h libgmock-dev:gmock/gmock.h pkg-config:pkg-config \
   binutils:nm python3:python3
-case " ${phases[*]} " in *" ci "*) need libopenblas0-pthread:libopenblas.so.0 ;; esac  # the baseline of flashtile bench
+# The baseline of flashtile bench, and the micro-benchmarks.
+case " ${phases[*]} " in *" ci "*) need libopenblas0-pthread:libopenblas.so.0 libbenchmark-dev:benchmark/benchmark.h ;; esac
 case " ${phases[*]} " in *" x86 "*) need qemu-user:qemu-x86_64 ;; esac
 case " ${phases[*]} " in *" aarch64 "*) need qemu-user:qemu-aarch64 g++-aarch64-linux-gnu:aarch64-linux-gnu-g++ ;; esac
 

@@ -42,6 +42,6 @@ double peak(long rounds) {
 
 }  // namespace
 
-Loops loops_amx() { return {peak, nullptr}; }
+Loops loops_amx() { return {.peak = peak}; }
 
 }  // namespace flashtile::roofs

@@ -31,6 +31,41 @@ double peak(long rounds) {
 }
 
 template <class Isa>
+double weights(long rounds) {
+  using V = typename Isa::F32;
+  constexpr int kVectors = 3, L = V::kLanes;  // as many as the softmax kernel takes at once
+  float logits[kVectors * L];
+  for (int i = 0; i < kVectors * L; ++i) logits[i] = -0.75f * static_cast<float>(i % 7);
+  V top[kVectors], sum[kVectors];
+  FT_UNROLL for (int c = 0; c < kVectors; ++c) top[c] = sum[c] = V::broadcast(0);
+  const V stabiliser = V::broadcast(1);
+  for (long n = 0; n < rounds; ++n) {
+    FT_UNROLL for (int c = 0; c < kVectors; ++c) {
+      const V t = V::load(logits + c * L);
+      top[c] = max_second(t, top[c]);
+      sum[c] = sum[c] + exp2_shifted(t, stabiliser);
+    }
+    asm volatile("" : : "r"(logits) : "memory");  // they may be others now
+  }
+  FT_UNROLL for (int c = 0; c < kVectors; ++c)(top[c] + sum[c]).store(logits + c * L);
+  asm volatile("" : : "r"(logits) : "memory");  // the sums are wanted
+  return static_cast<double>(kVectors * L) * static_cast<double>(rounds);
+}
+
+template <class Isa, bool kAdd>
+void stream(const float* from, float* to, std::int64_t n) {
+  using V = typename Isa::F32;
+  constexpr int kVectors = 4, L = V::kLanes;
+  for (std::int64_t i = 0; i < n; i += kVectors * L) {
+    V x[kVectors];
+    FT_UNROLL for (int c = 0; c < kVectors; ++c) x[c] = V::load(from + i + c * L);
+    if constexpr (kAdd) FT_UNROLL for (int c = 0; c < kVectors; ++c) x[c] = x[c] + V::load(to + i + c * L);
+    FT_UNROLL for (int c = 0; c < kVectors; ++c) x[c].store(to + i + c * L);
+    asm volatile("");  // no call of memcpy
+  }
+}
+
+template <class Isa>
 void softmax_row(float* row, std::int64_t n) {
   using V = typename Isa::F32;
   constexpr int L = V::kLanes;
@@ -57,7 +92,7 @@ void softmax_row(float* row, std::int64_t n) {
 
 template <class Isa>
 Loops make_loops() {
-  return {peak<Isa>, softmax_row<Isa>};
+  return {peak<Isa>, weights<Isa>, stream<Isa, false>, stream<Isa, true>, softmax_row<Isa>};
 }
 
 }  // namespace
