@@ -17,6 +17,7 @@ MOST_BYTES = 1 << 30
 class Call:
     run: Callable[[], object]         # one forward pass
     out: Callable[[], np.ndarray]     # the answer (B, H, S, D), in stored numbers; REQUIRES: run() was called
+    keeps: object                     # what run() reads by its address: lives as long as the call
     context: Callable[[], AbstractContextManager] = field(default=nullcontext)  # entered around many run()s
 
 

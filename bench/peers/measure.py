@@ -1,18 +1,22 @@
 """One work after the other: every answer is checked against fp64, and only then do those that are right take turns."""
 
 import importlib
+import math
 import os
+from collections.abc import Callable
 
 from arrays import Arrays, Reference, random_arrays
 from contestant import Call, Contestant
 from library import Library
 from ours import Flashtile
 from table import Result, Row, Setting
-from turns import seconds_of, take_turns
+from turns import Contest, seconds_of
 from works import Work
 
 PEERS = {"torch": "torch_peers", "ONNX Runtime": "onnx_runtime_peer", "OpenVINO": "openvino_peer"}  # and our modules
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_NUM_THREADS", "FLASHTILE_ISA")
+# All works are gone through so many times: another program's burst then hits some rounds of many works, not one alone.
+PASSES = 4
 EMPTY_CALLS, EMPTY_BATCHES = 500, 100  # the best batch counts, as in a turn
 
 
@@ -50,18 +54,34 @@ def prepared(contestant: Contestant, work: Work, arrays: Arrays, reference: Refe
     return call, result
 
 
-def measure(work: Work, peers: list[Contestant], ours: Flashtile, rounds: int, seconds: float) -> Row:
+def prepared_row(work: Work, contestants: list[Contestant]) -> tuple[Row, Contest]:
+    """A row without times, and the contest of those that answer right. Ours is the last of the contestants."""
     arrays = random_arrays(work)
     reference = Reference(work, arrays)
-    entries = [prepared(contestant, work, arrays, reference) for contestant in (*peers, ours)]
-    if entries[-1][1].reason:
-        raise WrongAnswer(f"{ours.name}: {entries[-1][1].reason}")
-    timed = [(call, result) for call, result in entries if call]
-    measured = take_turns([call for call, _ in timed], rounds, seconds)
-    for (_, result), times in zip(timed, measured):
-        result.seconds = times
-    results = [result for _, result in entries]
-    return Row(work, results[:-1], results[-1])
+    entries = [prepared(contestant, work, arrays, reference) for contestant in contestants]
+    *peers, ours = [result for _, result in entries]
+    if ours.reason:
+        raise WrongAnswer(f"{ours.contestant}: {ours.reason}")
+    contest = Contest([call for call, _ in entries if call])
+    for (_, result), seconds in zip((entry for entry in entries if entry[0]), contest.seconds):
+        result.seconds = seconds  # grows with the contest
+    return Row(work, peers, ours), contest
+
+
+def measure(works: list[Work], contestants: list[Contestant], rounds: int, seconds: float,
+            progress: Callable[[str], None]) -> list[Row]:
+    """rounds and seconds are those of a work, over all passes."""
+    rows, contests = [], []
+    for work in works:
+        progress(f"checking {work.name}")
+        row, contest = prepared_row(work, contestants)
+        rows.append(row)
+        contests.append(contest)
+    for done in range(PASSES):
+        for work, contest in zip(works, contests):
+            progress(f"measuring, {done + 1} of {PASSES}: {work.name}")
+            contest.go_on(math.ceil(rounds / PASSES), seconds / PASSES)
+    return rows
 
 
 def setting_of(library: Library, ours: Flashtile, peers: list[Contestant], missing: list[str], threads: int) -> Setting:

@@ -78,7 +78,7 @@ class OnnxRuntime:
             answer = binding.copy_outputs_to_cpu()[0]  # (B, S, H·D)
             batch, heads, sequence, head_dim = work.query_shape
             return answer.reshape(batch, sequence, heads, head_dim).transpose(0, 2, 1, 3)
-        return Call(partial(session.run_with_iobinding, binding), out)
+        return Call(partial(session.run_with_iobinding, binding), out, keeps=feeds)
 
 
 def contestants(threads: int) -> list[OnnxRuntime]:

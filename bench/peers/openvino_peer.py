@@ -39,7 +39,7 @@ class OpenVino:
         request = compiled.create_infer_request()
         for i, x in enumerate((arrays.q, arrays.k, arrays.v)):
             request.set_input_tensor(i, openvino.Tensor(x, openvino.Shape(x.shape), kind))  # shared, not copied
-        return Call(request.infer, lambda: request.get_output_tensor(0).data.view(STORAGE[work.dtype]))
+        return Call(request.infer, lambda: request.get_output_tensor(0).data.view(STORAGE[work.dtype]), keeps=arrays)
 
     @staticmethod
     def _repeated(parameters: list, work: Work, groups: int) -> list:

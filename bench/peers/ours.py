@@ -29,4 +29,4 @@ class Flashtile:
         run = self._library.attention(*tensors, options)
         if run() != 0:
             raise RuntimeError(self._library.last_error())
-        return Call(run, lambda: out)
+        return Call(run, lambda: out, keeps=arrays)

@@ -13,11 +13,12 @@ of their own:
 How it measures: each answer is compared with the definition in fp64 on some rows of each head; one that is wrong is said
 and not timed, one of ours that is wrong ends the program. Then contestants take turns, another one first in each round. A
 turn is 20 ms of calls, or one call that takes longer, and begins when no thread of the process works any more: the workers
-of thread pools spin after a call, and would slow down the next contestant (turns.py). The best counts. All contestants
-get the same count of threads and keep their own defaults otherwise; OMP_WAIT_POLICY and KMP_BLOCKTIME are said when they
-are set. All read the same arrays (B, H, S, D), ours by strides; only ONNX Runtime needs (B, S, H·D) and gets a copy before
-the clock starts. Outputs lie where a contestant puts them: ours in an array given to it, torch's in a new one at each call.
-All are called from Python, as their users call them, and nothing is subtracted: what ctypes costs ours is said.
+of thread pools spin after a call, and would slow down the next contestant (turns.py). The set is gone through four times,
+so that a busy neighbour's minute does not fall on one work alone; the best counts. All contestants get the same count of
+threads and keep their own defaults otherwise; OMP_WAIT_POLICY and KMP_BLOCKTIME are said when they are set. All read the
+same arrays (B, H, S, D), ours by strides; only ONNX Runtime needs (B, S, H·D) and gets a copy before the clock starts.
+Outputs lie where a contestant puts them: ours in an array given to it, torch's in a new one at each call. All are called
+from Python, as their users call them, and nothing is subtracted: what ctypes costs ours is said.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
                         help="of every contestant; default: the CPUs that this process may use, %(default)s")
     parser.add_argument("--rounds", type=positive, default=20, metavar="N", help="at most; default: %(default)s")
     parser.add_argument("--seconds", type=float, default=8, metavar="S",
-                        help="of a work, after which no round begins, if there were three; default: %(default)s")
+                        help="of a work, after which it begins no round; default: %(default)s")
     parser.add_argument("--library", type=Path, default=DEFAULT_LIBRARY, metavar="FILE",
                         help="libflashtile.so; default: that of build/release")
     parser.add_argument("--output", choices=("md", "csv", "json"), default="md", help="default: %(default)s")
@@ -65,6 +66,11 @@ def chosen_works(only: str) -> list[Work]:
     if not chosen:
         raise Unusable(f"--only = {only!r} matches no work; there are: {'; '.join(work.name for work in WORKS)}")
     return chosen
+
+
+def progress(line: str) -> None:
+    if sys.stderr.isatty():
+        print(line, file=sys.stderr)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -84,11 +90,7 @@ def run(given: argparse.Namespace) -> None:
     ours = Flashtile(library, given.threads)
     peers, missing = measure.found_peers(given.threads)
     setting = measure.setting_of(library, ours, peers, missing, given.threads)
-    rows = []
-    for done, work in enumerate(works):
-        if sys.stderr.isatty():
-            print(f"{done + 1} of {len(works)}: {work.name}", file=sys.stderr)
-        rows.append(measure.measure(work, peers, ours, given.rounds, given.seconds))
+    rows = measure.measure(works, [*peers, ours], given.rounds, given.seconds, progress)
     table.print_rows(rows, setting, given.output)
 
 

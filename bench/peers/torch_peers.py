@@ -36,7 +36,7 @@ class Torch:
         q, k, v = map(tensor, (arrays.q, arrays.k, arrays.v))
         grouped = {"enable_gqa": True} if work.kv_heads else {}
         run = partial(scaled_dot_product_attention, q, k, v, is_causal=work.causal, **grouped)
-        return Call(run, out, self._context)
+        return Call(run, out, keeps=arrays, context=self._context)
 
     def _context(self) -> ExitStack:
         stack = ExitStack()

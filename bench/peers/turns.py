@@ -14,7 +14,6 @@ from contestant import Call
 
 TURN = 0.02           # seconds of a turn, at least; a call that takes longer is a turn of its own
 BATCH = 2e-4          # seconds of a batch, at least: thousands of times what reading the clock takes
-FEWEST_ROUNDS = 3
 LOOK, IDLE = 2e-3, 0.1  # the process is quiet when it used less than this share of one processor in so many seconds
 LONGEST_PAUSE = 0.3   # seconds; longer than any pool's default spinning (200 ms)
 
@@ -60,15 +59,21 @@ def turn(call: Call, calls: int) -> float:
         return best
 
 
-def take_turns(calls: list[Call], most_rounds: int, most_seconds: float) -> list[list[float]]:
-    """Seconds of a call, one number a round, for each contestant. Another one begins each round."""
-    batches = [calls_of_batch(call) for call in calls]
-    measured: list[list[float]] = [[] for _ in calls]
-    begin = time.perf_counter()
-    for done in range(most_rounds):
-        if done >= FEWEST_ROUNDS and time.perf_counter() - begin > most_seconds:
-            break
-        for i in range(len(calls)):
-            which = (i + done) % len(calls)
-            measured[which].append(turn(calls[which], batches[which]))
-    return measured
+class Contest:
+    """Calls that do the same work and take turns."""
+
+    def __init__(self, calls: list[Call]):
+        self._calls = calls
+        self._batches = [calls_of_batch(call) for call in calls]
+        self.seconds: list[list[float]] = [[] for _ in calls]  # of a call, one number a round, for each contestant
+
+    def go_on(self, most_rounds: int, most_seconds: float) -> None:
+        """At least one round more. Another contestant begins each of them."""
+        begin = time.perf_counter()
+        for done in range(most_rounds):
+            if done > 0 and time.perf_counter() - begin > most_seconds:
+                break
+            first = len(self.seconds[0])
+            for i in range(len(self._calls)):
+                which = (first + i) % len(self._calls)
+                self.seconds[which].append(turn(self._calls[which], self._batches[which]))
