@@ -52,7 +52,8 @@ class Setting:
 
 def three_digits(x: float) -> str:
     """167, 16.7, 1.67, 0.05."""
-    return f"{x:.{max(0, min(2, 2 - math.floor(math.log10(x))))}f}" if x > 0 else "0"
+    rounded = float(f"{x:.3g}")  # 99.97 is 100
+    return f"{rounded:.{max(0, min(2, 2 - math.floor(math.log10(rounded))))}f}" if x > 0 else "0"
 
 
 def time_text(seconds: float) -> str:
