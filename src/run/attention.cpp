@@ -111,7 +111,7 @@ struct EasyCall {
 void print_verbose(const Plan& plan) noexcept {
   const char* verbose = std::getenv("FLASHTILE_VERBOSE");
   if (verbose == nullptr || verbose[0] == '\0' || std::strcmp(verbose, "0") == 0) return;
-  char line[1024];
+  char line[4096];
   problem_line(plan, line, sizeof line);
   const PlanFacts f = plan.facts();
   std::fprintf(stderr, "flashtile: %s # %s, %s arithmetic, %d threads, %lld tasks\n", line, f.isa, f.arithmetic, f.threads,
