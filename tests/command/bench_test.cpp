@@ -43,12 +43,20 @@ TEST(Bench, ListsMultiplyAndKeysFollowTheQueries) {
   EXPECT_THROW(bench_cases(request), UsageError);
 }
 
+TEST(Bench, PackedSequencesAreNoRangeAndTheirHeadsFollow) {
+  BenchRequest request;
+  request.problem.q = "3+5*2x2-4*2x8,16-32*2x4x8";
+  request.kv_heads = "2";
+  EXPECT_THAT(queries(bench_cases(request)), ElementsAre("fp32 3+5*2x2x8 3+5*2x2x8", "fp32 3+5*2x4x8 3+5*2x2x8",
+                                                         "fp32 16x4x8 16x2x8", "fp32 32x4x8 32x2x8"));
+}
+
 TEST(Bench, TheDefaultSetIsMadeOfProblems) {
   const std::vector<BenchCase> cases = bench_cases({});
   EXPECT_GE(cases.size(), 20u);
   for (const BenchCase& c : cases) {
     options_of(c.problem);
-    EXPECT_THAT(parse_shape("--v", c.problem.v), SizeIs(4));
+    EXPECT_THAT(parse_shape("--v", c.problem.v).sizes, SizeIs(::testing::AnyOf(3, 4)));
   }
   BenchRequest half;
   half.problem.dtype = "bf16,fp16";
@@ -65,6 +73,7 @@ TEST(Bench, TheBaselineIsAttention) {
                   {"1x19x2x8", "1x19x2x8", "1x19x2x8", "", "bottom-right", true},
                   {"1x5x2x8", "1x19x2x8", "1x19x2x8", "", "top-left", true},
                   {"1x9x1x8", "1x5x1x8", "1x5x1x8", "", "bottom-right", true},  // rows that see nothing
+                  {"19+0+2*5+3x4x8", "19+4+0+70+1x2x8", "19+4+0+70+1x2x3", "", "bottom-right", true},
                   {"1x40x1x8", "1x40x1x8", "1x40x1x8", "3,2", "bottom-right", false}};
   for (const auto& p : problems)
     for (const int threads : {1, 3}) {
@@ -72,7 +81,8 @@ TEST(Bench, TheBaselineIsAttention) {
       request.q = p.q, request.k = p.k, request.v = p.v, request.window = p.window, request.causal = p.causal;
       request.alignment = p.alignment;
       const Inputs inputs = read_inputs(request);
-      const Options options = options_of(request);
+      Options options = options_of(request);
+      inputs.pass_to(options);
       ASSERT_EQ(Unfused::refusal(inputs, options, threads), "");
       Unfused unfused(inputs, options, Isa::scalar, threads);
       unfused.run();
@@ -124,6 +134,27 @@ TEST_F(Command, BenchSaysEverythingOfEveryProblem) {
   EXPECT_THAT(table.out, HasSubstr("| --dtype fp32 --q 1x4x1x8 |"));
 }
 
+TEST_F(Command, BenchCountsThePairsOfEachPackedSequence) {
+  const Result r = run("bench --q 3+2*5x2x8 --k 4+2*5x1x8 --causal --rounds 1 --output json");
+  ASSERT_EQ(r.status, 0) << r.err;
+  const json m = json::parse(r.out)["measurements"][0];
+  EXPECT_EQ(m["visible_pairs"], 2 * ((2 + 3 + 4) + 2 * (5 * 6 / 2)));
+  EXPECT_EQ(m["flops"], 32 * m["visible_pairs"].get<double>());
+  EXPECT_EQ(m["problem"], "--dtype fp32 --q 3+2*5x2x8 --k 4+2*5x1x8 --v 4+2*5x1x8 --causal");
+}
+
+TEST_F(Command, BenchReplaysPackedSequencesWhereTheLineHasTheirLengths) {
+  run("run --q 3+2*5x2x8 --k 4+6+2x1x8 --causal --repeat 0", "FLASHTILE_VERBOSE=1");
+  std::ofstream(path("calls")) << contents(path("stderr")) << "flashtile: --dtype fp32 --q 14x2x8 --k 14x2x8 "
+                               << "--v 14x2x8 --sequences 3 # avx2\n";
+  const Result r = run("bench --rounds 1 --output json --replay " + path("calls"));
+  ASSERT_EQ(r.status, 0) << r.err;
+  const json all = json::parse(r.out)["measurements"];
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0]["problem"], "--dtype fp32 --q 3+2*5x2x8 --k 4+6+2x1x8 --v 4+6+2x1x8 --causal --lse --statistics");
+  EXPECT_THAT(r.err, HasSubstr("skips 1 problems: --sequences"));
+}
+
 TEST_F(Command, BenchReplaysWhatVerboseCallsPrinted) {
   run("run --q 1x4x2x8 --k 1x6x1x8 --causal --repeat 2", "FLASHTILE_VERBOSE=1");
   std::ofstream(path("calls")) << contents(path("stderr"))
@@ -140,7 +171,9 @@ TEST_F(Command, BenchReplaysWhatVerboseCallsPrinted) {
 }
 
 TEST_F(Command, BenchRefusesWhatItCannotMeasure) {
-  expect_wrong("bench --q 1x2x3", "--q = 1x2x3", "BxSxHxD");
+  expect_wrong("bench --q 1x2", "--q = 1x2", "BxSxHxD");
+  expect_wrong("bench --q 1+-2x3x4", "--q = 1+-2", "64-256+64");
+  expect_wrong("bench --q 1+2x3x4 --k 3x3x4", "--k = 3x3x4", "2 sequences");
   expect_wrong("bench --q 1x2x3x4 --dtype int4", "--dtype = int4", "fp32");
   expect_wrong("bench --q 1x4x3x8 --kv-heads 2 --rounds 1", "k.heads = 2", "q.heads = 3");
   expect_wrong("bench --q 1x2-1x3x4", "--q = 2-1", "64-256+64");

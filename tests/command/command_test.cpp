@@ -175,7 +175,7 @@ TEST_F(Command, WrongCallsNameTheArgumentAndWhatIsAllowed) {
   expect_wrong("run " + kLayer + " --out o.txt", "--out = o.txt", ".safetensors, .npz or .npy");
   expect_wrong("run " + kLayer + " --out /no/such/directory/o.npz", "--out = ", "can be written");
   expect_wrong("run a.npz b.npz", "FILE = 2 files", "three .npy");
-  expect_wrong("run --q 1x2x3 --k 1x2x3x4", "--q = 1x2x3", "BxSxHxD");
+  expect_wrong("run --q 1x2 --k 1x2x3x4", "--q = 1x2", "BxSxHxD");
   expect_wrong("run --q 1x2x3x4 --k 1x2x2x4", "k.heads = 2", "q.heads = 3");
   expect_wrong("info --bogus", "--bogus is unknown", "flashtile info --help");
 }

@@ -163,8 +163,22 @@ TEST(Parse, ValuesAreTakenWholeOrRefused) {
   for (const char* const text : {"", "x", "1e", "1x", "nan", "inf", " 1"})
     EXPECT_THROW(parse_number("--scale", text), UsageError) << text;
   EXPECT_EQ(parse_number("--scale", "-1e-3"), -1e-3);
-  EXPECT_EQ(parse_shape("--q", "1x2048x8x128"), (std::vector<std::int64_t>{1, 2048, 8, 128}));
-  for (const char* const text : {"1x2x3", "1x2x3x4x5", "1x2x3x-4", "1x2x3x", "1048576x1048576x1048576x1048576"})
+  EXPECT_EQ(parse_shape("--q", "1x2048x8x128").sizes, (std::vector<std::int64_t>{1, 2048, 8, 128}));
+  for (const char* const text : {"1x2", "1x2x3x4x5", "1x2x3x-4", "1x2x3x", "1+2x3x4x5", "1048576x1048576x1048576x1048576"})
+    EXPECT_THROW(parse_shape("--q", text), UsageError) << text;
+}
+
+TEST(Parse, LengthsOfPackedSequencesAddUp) {
+  const TypedShape some = parse_shape("--q", "17+300+3*5+0x8x64");
+  EXPECT_TRUE(some.packed());
+  EXPECT_EQ(some.lengths, (std::vector<std::int64_t>{17, 300, 5, 5, 5, 0}));
+  EXPECT_EQ(some.sizes, (std::vector<std::int64_t>{332, 8, 64}));
+  EXPECT_EQ(parse_shape("--q", "17x8x64").lengths, std::vector<std::int64_t>{17});
+  EXPECT_TRUE(parse_shape("--q", "0*17x8x64").lengths.empty());
+  EXPECT_FALSE(parse_shape("--q", "1x17x8x64").packed());
+  EXPECT_EQ(parse_shape("--q", "1048576*2047x1x1").sizes[0], 2146435072);
+  for (const char* const text : {"+1x2x3", "1+x2x3", "1++2x2x3", "*2x2x3", "2*x2x3", "2*3*4x2x3", "-1x2x3", "1-2x2x3",
+                                 "x2x3", "1048577*1x2x3", "2147483648x1x1", "1048576*2048x1x1", "2*1099511627776x0x1"})
     EXPECT_THROW(parse_shape("--q", text), UsageError) << text;
 }
 

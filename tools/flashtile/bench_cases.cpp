@@ -62,12 +62,15 @@ std::vector<std::string> numbers(std::string_view argument, const std::string& t
   return words;
 }
 
-/// "1x512-1024*2x8x64,…" → 1x512x8x64, 1x1024x8x64, …
+/// "1x512-1024*2x8x64,…" → 1x512x8x64, 1x1024x8x64, …; lengths of packed sequences, 17+300x8x64, are no range.
 std::vector<std::string> shapes(std::string_view argument, const std::string& text) {
   std::vector<std::string> all;
   for (const std::string& shape : split(text, ',')) {
     std::vector<std::vector<std::string>> sizes;
-    for (const std::string& size : split(shape, 'x')) sizes.push_back(numbers(argument, size));
+    for (const std::string& size : split(shape, 'x')) {
+      const bool lengths = sizes.empty() && size.find('-') == std::string::npos;
+      sizes.push_back(lengths ? std::vector{size} : numbers(argument, size));
+    }
     for (const std::vector<std::string>& word : products(sizes)) {
       all.push_back(join(word, "x"));
       parse_shape(argument, all.back());
@@ -89,7 +92,7 @@ void complete_shapes(RunRequest& r, const std::string& kv_heads) {
   if (r.k.empty()) r.k = r.q;
   if (!kv_heads.empty()) {
     std::vector<std::string> sizes = split(r.k, 'x');
-    sizes[2] = kv_heads;
+    sizes[sizes.size() - 2] = kv_heads;  // B×S×H×D, or packed, S×H×D
     r.k = join(sizes, "x");
   }
   if (r.v.empty()) r.v = r.k;

@@ -37,12 +37,9 @@ void fill(Arrays& a, const BenchCase& bench_case, int copy) {
   request.seed = std::to_string(copy);
   a.options = options_of(request);
   a.inputs = read_inputs(request);
-  a.options.alibi_slopes = a.inputs.alibi_slopes;
-  Tensor out = view(static_cast<float*>(nullptr),
-                    {a.inputs.q.shape[0], a.inputs.q.shape[1], a.inputs.q.shape[2], a.inputs.v.shape[3]});
-  out.dtype = a.inputs.q.dtype;
+  a.inputs.pass_to(a.options);
   Plan plan;  // refuses shapes that do not fit before memory is asked for
-  require(try_plan(a.inputs.q, a.inputs.k, a.inputs.v, out, a.options, plan));
+  require(try_plan(a.inputs.q, a.inputs.k, a.inputs.v, a.inputs.unallocated_out(a.inputs.q.dtype), a.options, plan));
   a.results = make_results(a.inputs, a.inputs.q.dtype, bench_case.key_weights, a.options);
   if (!bench_case.lse) a.options.lse = {};
   if (!bench_case.statistics) a.options.statistics = {};
@@ -70,7 +67,8 @@ int calls_of_turn(const auto& call) {
 
 /// Against the definition. Of long rows fewer are compared: the definition takes its time.
 CheckResult compare(const Inputs& in, const Tensor& out, const Options& options, Family family, int threads) {
-  const double products = static_cast<double>(in.k.shape[1] * (in.q.shape[3] + in.v.shape[3]));  // of a row
+  const Extents e = in.extents();
+  const double products = static_cast<double>(in.longest().keys * (e.head_dim + e.value_dim));  // of a row, at most
   const auto rows = static_cast<std::int64_t>(std::clamp(kCheckedProducts / std::max(1.0, products), 32.0, 4096.0));
   return check(in.q, in.k, in.v, out, options, family, threads, false, rows);
 }

@@ -7,7 +7,8 @@
 namespace flashtile::cli {
 
 std::vector<HeadSummary> summarize_heads(const Results& results) {
-  const std::vector<std::int64_t>& shape = results.lse.shape;  // (B, Hq, Sq)
+  std::vector<std::int64_t> shape = results.lse.shape;  // (B, Hq, Sq), or (Hq, total)
+  if (shape.size() == 2) shape.insert(shape.begin(), 1);
   const auto at = [](const files::Array& array, std::int64_t i) { return element(array.bytes.data(), array.dtype, i); };
   std::vector<HeadSummary> heads(static_cast<std::size_t>(shape[1]));
   for (std::int64_t b = 0; b < shape[0]; ++b)

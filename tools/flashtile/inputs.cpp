@@ -41,8 +41,17 @@ bool has(const files::ArrayFile& file, const std::string& name) {
   return std::any_of(entries.begin(), entries.end(), [&](const files::Entry& e) { return e.name == name; });
 }
 
+/// Where sequences of these lengths begin and the last one ends.
+files::Array boundaries(const char* name, const std::vector<std::int64_t>& lengths) {
+  files::Array array = files::make_array(name, DType::i32, {std::ssize(lengths) + 1});
+  auto* const at = reinterpret_cast<std::int32_t*>(array.bytes.data());
+  for (std::size_t i = 0; i < lengths.size(); ++i) at[i + 1] = at[i] + static_cast<std::int32_t>(lengths[i]);
+  return array;
+}
+
 struct Loaded {
   std::vector<files::Array> qkv;  // three
+  std::vector<files::Array> cu_seqlens;  // q's and k's, when typed
   std::string sources[3];
   std::optional<files::ArrayFile> file;  // whose arrays options may name
 };
@@ -79,11 +88,26 @@ Loaded make_random(const RunRequest& request) {
   const DType dtype = request.dtype.empty() ? DType::f32 : parse_dtype("--dtype", request.dtype);
   const auto seed = static_cast<std::uint64_t>(parse_integer("--seed", request.seed, 0, INT64_MAX));
   Loaded loaded;
+  TypedShape typed[3];
   for (std::size_t i = 0; i < 3; ++i) {
     const std::string& shape = shapes[i]->empty() && i == 2 ? request.k : *shapes[i];  // --v is --k unless said
     if (shape.empty()) throw wrong(arguments[i], "''", "a shape BxSxHxD, or name a FILE to read");
-    loaded.qkv.push_back(normal_array(arguments[i] + 2, dtype, parse_shape(arguments[i], shape), 3 * seed + i));
+    typed[i] = parse_shape(arguments[i], shape);
+    if (typed[i].packed() != typed[0].packed())
+      throw wrong(arguments[i], shape,
+                  (typed[0].packed() ? "packed sequences, as --q " : "four sizes, as --q ") + request.q);
+    if (i == 1 && typed[1].lengths.size() != typed[0].lengths.size())
+      throw wrong("--k", shape, fmt::format("{} sequences, as --q {}", typed[0].lengths.size(), request.q));
+    if (i == 2 && typed[2].lengths != typed[1].lengths)
+      throw wrong("--v", shape, "sequences of the same lengths as --k " + request.k);
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    loaded.qkv.push_back(normal_array(arguments[i] + 2, dtype, typed[i].sizes, 3 * seed + i));
     loaded.sources[i] = fmt::format("N(0, 1), seed {}", seed);
+  }
+  if (typed[0].packed()) {
+    loaded.cu_seqlens.push_back(boundaries("cu_seqlens_q", typed[0].lengths));
+    loaded.cu_seqlens.push_back(boundaries("cu_seqlens_k", typed[1].lengths));
   }
   return loaded;
 }
@@ -94,6 +118,10 @@ Loaded load(const RunRequest& request) {
     throw UsageError("FILE is missing; expected one .safetensors or .npz, three .npy, or shapes: --q 1x2048x8x128 --k …");
   if (!request.files.empty() && shapes)
     throw wrong("--q, --k, --v", "given with a FILE", "shapes only without one: the file has its own");
+  if (request.files.empty() && !request.cu_seqlens_q.empty())
+    throw wrong("--cu-seqlens-q", request.cu_seqlens_q, "a FILE beside it: shapes have the lengths, --q 17+300x8x64");
+  if (request.cu_seqlens_q.empty() && !request.cu_seqlens_k.empty())
+    throw wrong("--cu-seqlens-k", request.cu_seqlens_k, "--cu-seqlens-q beside it");
   if (request.files.empty()) return make_random(request);
   if (request.files.size() == 1) {
     if (ends_with(request.files[0], ".npy"))
@@ -124,6 +152,23 @@ ConstTensor fp32_option(Inputs& inputs, files::Array array, std::string_view arg
   return std::as_const(inputs.arrays.back()).view();
 }
 
+/// Where packed sequences begin: typed with the shapes, or arrays that are named. The library checks them.
+void read_boundaries(const RunRequest& request, Loaded& loaded, Inputs& inputs) {
+  if (!request.cu_seqlens_q.empty()) {
+    const std::string& k = request.cu_seqlens_k.empty() ? request.cu_seqlens_q : request.cu_seqlens_k;
+    loaded.cu_seqlens.push_back(
+        option_array("--cu-seqlens-q", request.cu_seqlens_q, loaded.file, inputs.cu_seqlens_q_source));
+    loaded.cu_seqlens.push_back(option_array("--cu-seqlens-k", k, loaded.file, inputs.cu_seqlens_k_source));
+  } else if (!loaded.cu_seqlens.empty()) {
+    inputs.cu_seqlens_q_source = "lengths of --q", inputs.cu_seqlens_k_source = "lengths of --k";
+  } else return;
+  ConstTensor* const tensors[] = {&inputs.cu_seqlens_q, &inputs.cu_seqlens_k};
+  for (std::size_t i = 0; i < 2; ++i) {
+    inputs.arrays.push_back(std::move(loaded.cu_seqlens[i]));
+    *tensors[i] = std::as_const(inputs.arrays.back()).view();
+  }
+}
+
 void read_options(const RunRequest& request, const std::optional<files::ArrayFile>& file, Inputs& inputs) {
   if (!request.mask.empty()) {
     files::Array mask = option_array("--mask", request.mask, file, inputs.mask_source);
@@ -141,7 +186,7 @@ void read_options(const RunRequest& request, const std::optional<files::ArrayFil
   if (!request.sinks.empty())
     inputs.sinks = fp32_option(inputs, option_array("--sinks", request.sinks, file, inputs.sinks_source), "--sinks", 1);
   if (request.alibi == "auto") {
-    const std::vector<float> slopes = alibi_slopes(inputs.q.shape[2]);
+    const std::vector<float> slopes = alibi_slopes(inputs.extents().heads);
     files::Array array = files::make_array("alibi", DType::f32, {static_cast<std::int64_t>(slopes.size())});
     std::copy(slopes.begin(), slopes.end(), reinterpret_cast<float*>(array.bytes.data()));
     inputs.arrays.push_back(std::move(array));
@@ -159,6 +204,7 @@ Inputs read_inputs(const RunRequest& request) {
   const bool convert = !request.dtype.empty();
   const DType dtype = convert ? parse_dtype("--dtype", request.dtype) : DType::f32;
   Loaded loaded = load(request);
+  const bool packed = !request.cu_seqlens_q.empty() || !loaded.cu_seqlens.empty();
   Inputs inputs;
   ConstTensor* const tensors[] = {&inputs.q, &inputs.k, &inputs.v};
   std::string* const sources[] = {&inputs.q_source, &inputs.k_source, &inputs.v_source};
@@ -169,10 +215,12 @@ Inputs read_inputs(const RunRequest& request) {
     if (!is_floating(array.dtype))
       throw wrong(fmt::format("{}.dtype", names[i]), name_of(array.dtype), "fp64, fp32, fp16 or bf16");
     inputs.arrays.push_back(convert && array.dtype != dtype ? converted(array, dtype) : std::move(array));
-    *tensors[i] = as_bshd(inputs.arrays.back(), layout);
+    files::Array& kept = inputs.arrays.back();
+    *tensors[i] = packed ? as_packed(kept, layout, names[i]) : as_bshd(kept, layout);
     *sources[i] = loaded.sources[i];
     if (i == 0) inputs.q_layout = layout;
   }
+  read_boundaries(request, loaded, inputs);
   read_options(request, loaded.file, inputs);
   return inputs;
 }

@@ -65,6 +65,16 @@ Tensor as_bshd(files::Array& array, std::string_view layout) {
   return t;
 }
 
+Tensor as_packed(files::Array& array, std::string_view layout, std::string_view what) {
+  const Tensor bshd = as_bshd(array, layout);
+  if (bshd.shape[0] != 1)
+    throw wrong(fmt::format("{}.batch", what), fmt::to_string(bshd.shape[0]), "1: all sequences are packed in it");
+  Tensor t = bshd;
+  t.rank = 3;
+  for (int i = 0; i < 3; ++i) t.shape[i] = bshd.shape[i + 1], t.stride[i] = bshd.stride[i + 1];
+  return t;
+}
+
 std::vector<std::int64_t> shape_in(std::string_view layout, const std::int64_t (&bshd)[4]) {
   std::vector<std::int64_t> shape;
   for (const char axis : layout) shape.push_back(bshd[kAxes.find(axis)]);

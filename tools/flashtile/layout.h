@@ -18,6 +18,9 @@ std::string layout_for(std::string_view word, std::size_t rank, std::string_view
 /// The array seen as (B, S, H, D), missing dimensions as 1. Copies it first where d is not contiguous in memory.
 Tensor as_bshd(files::Array& array, std::string_view layout);
 
+/// The same without a batch, (total, H, D): `what` names the array where it has more than one.
+Tensor as_packed(files::Array& array, std::string_view layout, std::string_view what);
+
 /// The shape that (B, S, H, D) has in a layout.
 std::vector<std::int64_t> shape_in(std::string_view layout, const std::int64_t (&bshd)[4]);
 

@@ -24,8 +24,10 @@ constexpr const char* kRunExamples =
     "  flashtile run qkv.npz --names query,key,value --layout bhsd --causal --out o.npz\n"
     "  flashtile run q.npy k.npy v.npy --window 127,0 --alibi auto --dtype bf16\n"
     "  flashtile run --q 1x2048x8x128 --k 1x2048x2x128 --causal --json\n"
+    "  flashtile run packed.npz --cu-seqlens-q cu_seqlens_q --cu-seqlens-k cu_seqlens_k\n"
     "\n"
-    "Shapes and problems are written BxSxHxD: batch, sequence, heads, head dim.";
+    "Shapes are written BxSxHxD: batch, sequence, heads, head dim. Packed sequences are written as the sum of their\n"
+    "lengths, 17+300+3*2048x8x128: one of 17, one of 300, three of 2048; k and v have as many.";
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -40,9 +42,11 @@ constexpr const char* kBenchExamples =
     "Examples:\n"
     "  flashtile bench\n"
     "  flashtile bench --q 1x512-8192*2x8x64 --kv-heads 1,8 --causal --dtype fp32,bf16\n"
+    "  flashtile bench --q 17+300+3*2048x8x64 --causal\n"
     "  flashtile bench --isa avx2,avx512 --output csv\n"
     "  FLASHTILE_VERBOSE=1 program 2> calls; flashtile bench --replay calls\n"
     "\n"
+    "Shapes: BxSxHxD, or packed sequences as the sum of their lengths, 17+300+3*2048x8x64 (3*2048: three of 2048).\n"
     "Lists and ranges: 1,2,4  1-8  1-8*2 (1,2,4,8)  64-256+64; in shapes too. Without --q: the default set.";
 
 /// Adds options that take one value.
@@ -61,9 +65,9 @@ void add_bench(CLI::App& app, BenchRequest& b) {
   app.footer(kBenchExamples);
   RunRequest& r = b.problem;
   const Adder add(app);
-  add("--q", r.q, "BxSxHxD", "shape of q, normal random numbers", "Problem");
-  add("--k", r.k, "BxSxHxD", "shape of k (like q)", "Problem");
-  add("--v", r.v, "BxSxHxD", "shape of v (like k)", "Problem");
+  add("--q", r.q, "SHAPE", "shape of q, normal random numbers", "Problem");
+  add("--k", r.k, "SHAPE", "shape of k (like q)", "Problem");
+  add("--v", r.v, "SHAPE", "shape of v (like k)", "Problem");
   add("--kv-heads", b.kv_heads, "N", "heads of k and v (as in --k)", "Problem");
   add("--dtype", r.dtype, "TYPE", "fp64, fp32, fp16 or bf16 (fp32)", "Problem");
   app.add_flag("--causal", r.causal, "a query sees no later key")->group("Problem");
@@ -91,9 +95,11 @@ void add_run(CLI::App& app, RunRequest& r) {
   add("--names", r.names, "Q,K,V", "the arrays' names in the file (q,k,v)", "Input");
   add("--layout", r.layout, "WORD", "order of dimensions: bshd, bhsd, shd, hsd, sd … (bshd)", "Input");
   add("--dtype", r.dtype, "TYPE", "convert q, k and v to fp64, fp32, fp16 or bf16", "Input");
-  add("--q", r.q, "BxSxHxD", "no FILE: normal random q of this shape", "Input");
-  add("--k", r.k, "BxSxHxD", "no FILE: normal random k", "Input");
-  add("--v", r.v, "BxSxHxD", "no FILE: normal random v (like k)", "Input");
+  add("--cu-seqlens-q", r.cu_seqlens_q, "ARRAY", "q is packed, (total, H, D): where sequences begin, int32", "Input");
+  add("--cu-seqlens-k", r.cu_seqlens_k, "ARRAY", "the same of k and v (as --cu-seqlens-q)", "Input");
+  add("--q", r.q, "SHAPE", "no FILE: normal random q of this shape", "Input");
+  add("--k", r.k, "SHAPE", "no FILE: normal random k", "Input");
+  add("--v", r.v, "SHAPE", "no FILE: normal random v (like k)", "Input");
   add("--seed", r.seed, "N", "of the random numbers (0)", "Input");
   app.add_flag("--causal", r.causal, "a query sees no later key")->group("Attention");
   add("--alignment", r.alignment, "WHERE", "bottom-right (last query at last key) or top-left", "Attention");
@@ -104,7 +110,7 @@ void add_run(CLI::App& app, RunRequest& r) {
   add("--sinks", r.sinks, "ARRAY", "a logit per head that joins the denominator: (Hq,)", "Attention");
   add("--alibi", r.alibi, "ARRAY|auto", "slopes: (Hq,) or (B, Hq); auto: the standard ones", "Attention");
   // What problem_line() says of outputs that `run` always computes: a printed problem may be typed in again.
-  app.add_flag("--lse,--statistics")->group("");
+  app.add_flag("--lse,--statistics,--largest-weight,--entropy,--logit-mean,--logit-deviation")->group("");
   add("--isa", r.isa, "NAME", "no better instruction set than this (auto)", "Machine");
   add("--arithmetic", r.arithmetic, "FAMILY", "automatic, fma or amx", "Machine");
   add("--threads", r.threads, "N", "threads (as affinity mask and cgroup allow)", "Machine");

@@ -97,22 +97,40 @@ Arithmetic parse_arithmetic(std::string_view argument, std::string_view text) {
   throw wrong(argument, text, "automatic, fma or amx");
 }
 
-std::vector<std::int64_t> parse_shape(std::string_view argument, std::string_view text) {
-  constexpr std::string_view kAllowed = "BxSxHxD: four sizes, as in 1x2048x8x128";
+TypedShape parse_shape(std::string_view argument, std::string_view text) {
+  constexpr std::string_view kAllowed =
+      "BxSxHxD, four sizes as in 1x2048x8x128, or packed sequences of these lengths: 17+300+3*2048x8x128";
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const std::vector<std::string> words = split(text, 'x');
-  if (words.size() != 4) throw wrong(argument, text, kAllowed);
-  std::vector<std::int64_t> shape;
-  double elements = 1;
-  for (const std::string& word : words) {
+  constexpr std::int64_t kMostRows = INT32_MAX, kMostSequences = 1 << 20;  // cu_seqlens are int32
+  const auto number = [&](std::string_view word) {
     std::int64_t size = 0;
     const char* const end = word.data() + word.size();
     const auto [stop, error] = std::from_chars(word.data(), end, size);
     if (error != std::errc() || stop != end || word.empty() || size < 0 || size > kMost)
       throw wrong(argument, text, kAllowed);
-    shape.push_back(size);
-    elements *= static_cast<double>(size);
-  }
+    return size;
+  };
+  const std::vector<std::string> words = split(text, 'x');
+  TypedShape shape;
+  if (words.size() == 3) {
+    std::int64_t rows = 0;
+    for (const std::string& run : split(words[0], '+')) {
+      const std::size_t star = run.find('*');
+      const std::int64_t count = star == std::string::npos ? 1 : number(run.substr(0, star));
+      const std::int64_t length = number(star == std::string::npos ? run : run.substr(star + 1));
+      if (count > kMostSequences - std::ssize(shape.lengths))
+        throw wrong(argument, text, fmt::format("at most {} sequences", kMostSequences));
+      if (length > kMostRows || count * length > kMostRows - rows)
+        throw wrong(argument, text, fmt::format("at most {} packed rows", kMostRows));
+      shape.lengths.insert(shape.lengths.end(), static_cast<std::size_t>(count), length);
+      rows += count * length;
+    }
+    shape.sizes = {rows, number(words[1]), number(words[2])};
+  } else if (words.size() == 4) {
+    for (const std::string& word : words) shape.sizes.push_back(number(word));
+  } else throw wrong(argument, text, kAllowed);
+  double elements = 1;
+  for (const std::int64_t size : shape.sizes) elements *= static_cast<double>(size);
   if (elements > static_cast<double>(kMost)) throw wrong(argument, text, "at most 2^40 elements");
   return shape;
 }

@@ -20,7 +20,16 @@ Window parse_window(std::string_view argument, std::string_view text);          
 Alignment parse_alignment(std::string_view argument, std::string_view text);    // bottom-right, top-left
 Isa parse_isa_option(std::string_view argument, std::string_view text);         // "auto" or the name of a set
 Arithmetic parse_arithmetic(std::string_view argument, std::string_view text);  // automatic, fma, amx
-std::vector<std::int64_t> parse_shape(std::string_view argument, std::string_view text);  // "1x2048x8x128": B×S×H×D
+
+/// "1x2048x8x128", B×S×H×D; or packed sequences, the sum of their lengths in the place of B×S: "17+300+3*2048x8x128",
+/// where 3*2048 are three of 2048. One length alone is one sequence.
+struct TypedShape {
+  std::vector<std::int64_t> sizes;    // (B, S, H, D); packed: (total, H, D)
+  std::vector<std::int64_t> lengths;  // packed: of each sequence
+
+  bool packed() const { return sizes.size() == 3; }
+};
+TypedShape parse_shape(std::string_view argument, std::string_view text);
 
 /// "(1, 256, 12, 32)" and "1x256x12x32"
 std::string shape_text(const std::vector<std::int64_t>& shape);

@@ -60,20 +60,34 @@ std::string short_source(const std::string& source) {
 
 void print_formula(const RunReport& r) {
   const Inputs& in = *r.inputs;
+  const bool packed = in.packed();
   fmt::print("{}{}{}\n\n", style().bold, formula(r), style().end);
-  print_tensor("Q", shape_text(in.q), name_of(in.q.dtype), "B×Sq×Hq×D    " + short_source(in.q_source));
-  print_tensor("K", shape_text(in.k), name_of(in.k.dtype), "B×Sk×Hkv×D   " + short_source(in.k_source));
-  print_tensor("V", shape_text(in.v), name_of(in.v.dtype), "B×Sk×Hkv×Dv  " + short_source(in.v_source));
+  const auto operand = [](const char* name, const ConstTensor& t, const char* axes, const std::string& source) {
+    print_tensor(name, shape_text(t), name_of(t.dtype), fmt::format("{:<13}{}", axes, short_source(source)));
+  };
+  operand("Q", in.q, packed ? "ΣSq×Hq×D" : "B×Sq×Hq×D", in.q_source);
+  operand("K", in.k, packed ? "ΣSk×Hkv×D" : "B×Sk×Hkv×D", in.k_source);
+  operand("V", in.v, packed ? "ΣSk×Hkv×Dv" : "B×Sk×Hkv×Dv", in.v_source);
+  if (packed) {
+    operand("ΣSq", in.cu_seqlens_q, "sequences+1", in.cu_seqlens_q_source);
+    operand("ΣSk", in.cu_seqlens_k, "sequences+1", in.cu_seqlens_k_source);
+  }
   if (in.mask.present())
     print_tensor("M", shape_text(in.mask), name_of(in.mask.dtype), "mask         " + short_source(in.mask_source));
   if (in.alibi_slopes.present())
     print_tensor("slope", shape_text(in.alibi_slopes), "fp32", "ALiBi        " + short_source(in.alibi_source));
   if (in.sinks.present())
     print_tensor("sink", shape_text(in.sinks), "fp32", "Hq           " + short_source(in.sinks_source));
-  print_tensor("Q Kᵀ", fmt::format("({}, {}, {}, {})", in.q.shape[0], in.q.shape[2], in.q.shape[1], in.k.shape[1]), "",
-               "B×Hq×Sq×Sk   never stored");
-  print_tensor("O", shape_text(r.out), name_of(r.out.dtype), "B×Sq×Hq×Dv");
-  print_tensor("LSE", shape_text(r.lse), name_of(r.lse.dtype), "B×Hq×Sq");
+  const Extents e = in.extents();
+  const Span most = in.longest();
+  if (packed)
+    print_tensor("Q Kᵀ", fmt::format("({}, ≤{}, ≤{})", e.heads, most.queries, most.keys), "",
+                 "Hq×Sq×Sk     one a sequence, never stored");
+  else
+    print_tensor("Q Kᵀ", fmt::format("({}, {}, {}, {})", e.batch, e.heads, e.queries, e.keys), "",
+                 "B×Hq×Sq×Sk   never stored");
+  print_tensor("O", shape_text(r.out), name_of(r.out.dtype), packed ? "ΣSq×Hq×Dv" : "B×Sq×Hq×Dv");
+  print_tensor("LSE", shape_text(r.lse), name_of(r.lse.dtype), packed ? "Hq×ΣSq" : "B×Hq×Sq");
 }
 
 std::string timing(const RunReport& r) {
@@ -129,7 +143,7 @@ void print_heads(const RunReport& r) {
              "entropy as a share of", style().end);
   fmt::print("  {}{:>4}  {:>8}  {:>8}  {:>8}  {:>8}   {}{}\n", style().dim, "head", "mean", "of all", "mean", "mean",
              "ln(keys), the most", style().end);
-  const double most = std::log(static_cast<double>(std::max<std::int64_t>(2, r.inputs->k.shape[1])));
+  const double most = std::log(static_cast<double>(std::max<std::int64_t>(2, r.inputs->longest().keys)));
   for (std::size_t h = 0; h < r.heads.size() && h < kShown; ++h) {
     const HeadSummary& head = r.heads[h];
     if (head.rows == 0) {
@@ -185,7 +199,7 @@ double RunReport::median() const {
 
 std::string formula(const RunReport& r) {
   const Options& o = *r.options;
-  const double head_dim = static_cast<double>(r.inputs->q.shape[3]);
+  const double head_dim = static_cast<double>(r.inputs->extents().head_dim);
   const std::string scale = o.scale ? fmt::format("{:g}", *o.scale) : fmt::format("{:.6g}", 1 / std::sqrt(head_dim));
   std::string logit = scale + " · Q Kᵀ";
   if (o.softcap > 0) logit = fmt::format("{:g} tanh({} / {:g})", o.softcap, logit, o.softcap);

@@ -46,6 +46,10 @@ ordered_json tensors_json(const RunReport& r) {
   tensors["q"] = tensor_json(in.q, in.q_source);
   tensors["k"] = tensor_json(in.k, in.k_source);
   tensors["v"] = tensor_json(in.v, in.v_source);
+  if (in.packed()) {
+    tensors["cu_seqlens_q"] = tensor_json(in.cu_seqlens_q, in.cu_seqlens_q_source);
+    tensors["cu_seqlens_k"] = tensor_json(in.cu_seqlens_k, in.cu_seqlens_k_source);
+  }
   if (in.mask.present()) tensors["mask"] = tensor_json(in.mask, in.mask_source);
   if (in.alibi_slopes.present()) tensors["alibi_slopes"] = tensor_json(in.alibi_slopes, in.alibi_source);
   if (in.sinks.present()) tensors["sinks"] = tensor_json(in.sinks, in.sinks_source);

@@ -12,7 +12,8 @@ namespace flashtile::cli {
 struct RunRequest {
   std::vector<std::string> files;  // one .safetensors or .npz, or three .npy; none: random numbers
   std::string names = "q,k,v";  // of the arrays in the file
-  std::string q, k, v;  // shapes of random inputs, B×S×H×D, when there is no file
+  std::string q, k, v;  // shapes of random inputs, B×S×H×D or packed, when there is no file
+  std::string cu_seqlens_q, cu_seqlens_k;  // where packed sequences begin: as mask below; k's is q's unless said
   std::string seed = "0";
   std::string layout;  // empty: bshd, shd or sd by the number of dimensions
   std::string dtype, out_dtype;  // empty: as the file has it

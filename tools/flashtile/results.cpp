@@ -27,11 +27,13 @@ files::Array poisoned(const char* name, DType dtype, std::vector<std::int64_t> s
 
 Results make_results(const Inputs& inputs, DType out_dtype, bool key_weights, Options& options) {
   const DType wide = inputs.q.dtype == DType::f64 ? DType::f64 : DType::f32;
-  const std::int64_t batch = inputs.q.shape[0], queries = inputs.q.shape[1], heads = inputs.q.shape[2];
-  const std::int64_t keys = inputs.k.shape[1], value_dim = inputs.v.shape[3];
+  const Extents e = inputs.extents();
+  const auto shape_of = [&](std::int64_t n) {
+    return inputs.packed() ? std::vector{e.heads, n} : std::vector{e.batch, e.heads, n};
+  };
   Results r;
-  r.out = poisoned("out", out_dtype, shape_in(inputs.q_layout, {batch, queries, heads, value_dim}));
-  r.out_view = as_bshd(r.out, inputs.q_layout);
+  r.out = poisoned("out", out_dtype, shape_in(inputs.q_layout, {e.batch, e.queries, e.heads, e.value_dim}));
+  r.out_view = inputs.packed() ? as_packed(r.out, inputs.q_layout, "out") : as_bshd(r.out, inputs.q_layout);
   const struct {
     const char* name;
     files::Array& array;
@@ -42,11 +44,11 @@ Results make_results(const Inputs& inputs, DType out_dtype, bool key_weights, Op
               {"logit_mean", r.logit_mean, options.statistics.logit_mean},
               {"logit_deviation", r.logit_deviation, options.statistics.logit_deviation}};
   for (const auto& row : rows) {
-    row.array = poisoned(row.name, wide, {batch, heads, queries});
+    row.array = poisoned(row.name, wide, shape_of(e.queries));
     row.option = row.array.view();
   }
   if (key_weights) {
-    r.key_weights = poisoned("key_weights", wide, {batch, heads, keys});
+    r.key_weights = poisoned("key_weights", wide, shape_of(e.keys));
     options.key_weights = r.key_weights.view();
   }
   return r;

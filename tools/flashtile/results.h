@@ -13,10 +13,10 @@ namespace flashtile::cli {
 
 struct Results {
   files::Array out;                                                        // in q's layout
-  files::Array lse, largest_weight, entropy, logit_mean, logit_deviation;  // (B, Hq, Sq)
-  files::Array key_weights;                                                // (B, Hq, Sk), when asked for
+  files::Array lse, largest_weight, entropy, logit_mean, logit_deviation;  // (B, Hq, Sq); packed: (Hq, total)
+  files::Array key_weights;  // (B, Hq, Sk); packed: (Hq, total), when asked for
 
-  Tensor out_view;  // (B, Sq, Hq, Dv)
+  Tensor out_view;  // (B, Sq, Hq, Dv); packed: (total, Hq, Dv)
 };
 
 /// Arrays of the right shapes, filled with NaN, and the options that name them. `out_dtype` is O's element type.

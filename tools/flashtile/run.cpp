@@ -45,14 +45,6 @@ Plan planned(const Inputs& inputs, const Tensor& out, const Options& options) {
   return plan;
 }
 
-/// O's shape without O.
-Tensor unallocated_out(const Inputs& inputs, DType dtype) {
-  Tensor out =
-      view(static_cast<float*>(nullptr), {inputs.q.shape[0], inputs.q.shape[1], inputs.q.shape[2], inputs.v.shape[3]});
-  out.dtype = dtype;
-  return out;
-}
-
 /// Times of calls for O and LSE alone.
 std::vector<double> timed_calls(const RunRequest& request, const Inputs& inputs, DType out_dtype, const Options& full,
                                 double first_seconds) {
@@ -78,10 +70,9 @@ int run_command(const RunRequest& request) {
   Options options = options_of(request);
   check_words(request);
   const Inputs inputs = read_inputs(request);
-  options.mask = inputs.mask, options.sinks = inputs.sinks, options.alibi_slopes = inputs.alibi_slopes;
+  inputs.pass_to(options);
   const DType out_dtype = request.out_dtype.empty() ? inputs.q.dtype : parse_dtype("--out-dtype", request.out_dtype);
-  planned(inputs, unallocated_out(inputs, out_dtype),
-          options);  // refuses shapes that do not fit before asking for memory
+  planned(inputs, inputs.unallocated_out(out_dtype), options);  // refuses shapes that do not fit before asking for memory
   Results results = make_results(inputs, out_dtype, request.key_weights, options);
 
   RunReport report;

@@ -54,13 +54,19 @@ const Blas& blas() {
 
 std::int64_t padded(std::int64_t keys) { return (keys + kRowPadding - 1) / kRowPadding * kRowPadding; }
 
-/// Rows of a head that one thread takes at once: all, unless there are fewer heads than threads.
+/// Parts of a head's rows, of which one thread takes one at once: 1, unless there are fewer heads than threads.
 std::int64_t blocks_of_head(const Inputs& inputs, int threads) {
-  const std::int64_t heads = std::max<std::int64_t>(1, inputs.q.shape[0] * inputs.q.shape[2]);
-  return std::clamp<std::int64_t>((threads + heads - 1) / heads, 1, std::max<std::int64_t>(1, inputs.q.shape[1]));
+  const std::int64_t heads = std::max<std::int64_t>(1, std::ssize(inputs.sequences()) * inputs.extents().heads);
+  return std::clamp<std::int64_t>((threads + heads - 1) / heads, 1, std::max<std::int64_t>(1, inputs.longest().queries));
 }
 
 std::int64_t rows_of_block(std::int64_t rows, std::int64_t blocks) { return (rows + blocks - 1) / blocks; }
+
+/// Elements of S that a thread stores.
+std::int64_t scores_of_thread(const Inputs& inputs, int threads) {
+  const Span longest = inputs.longest();
+  return rows_of_block(longest.queries, blocks_of_head(inputs, threads)) * padded(longest.keys);
+}
 
 }  // namespace
 
@@ -70,8 +76,7 @@ std::string unfused_description() { return blas().description; }
 std::string Unfused::refusal(const Inputs& inputs, const Options& options, int threads) {
   if (options.softcap > 0 || options.alibi_slopes.data != nullptr) return "softcap and ALiBi have no unfused baseline here";
   if (inputs.q.dtype == DType::f64) return "the unfused baseline is fp32";
-  const double rows = static_cast<double>(rows_of_block(inputs.q.shape[1], blocks_of_head(inputs, threads)));
-  const double bytes = 4 * rows * static_cast<double>(padded(inputs.k.shape[1])) * threads;
+  const double bytes = 4.0 * static_cast<double>(scores_of_thread(inputs, threads)) * threads;
   if (bytes > kMostScoreBytes) return fmt::format("S would take {}", bytes_text(bytes));
   return {};
 }
@@ -80,40 +85,45 @@ Unfused::Unfused(const Inputs& inputs, const Options& options, Isa isa, int thre
     : q_(converted(inputs.arrays[0], DType::f32)),
       k_(converted(inputs.arrays[1], DType::f32)),
       v_(converted(inputs.arrays[2], DType::f32)),
-      out_(files::make_array("out", DType::f32, {q_.shape[0], q_.shape[1], q_.shape[2], v_.shape[3]})),
+      extents_(inputs.extents()),
+      sequences_(inputs.sequences()),
       options_(options),
       threads_(threads),
-      blocks_(blocks_of_head(inputs, threads)),
-      row_stride_(padded(k_.shape[1])) {
-  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q_.shape[3])));
+      blocks_(blocks_of_head(inputs, threads)) {
+  const Tensor out = inputs.unallocated_out(DType::f32);
+  out_ = files::make_array("out", DType::f32, std::vector<std::int64_t>(out.shape, out.shape + out.rank));
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(extents_.head_dim)));
   scale_ = static_cast<float>(scale * std::numbers::log2e);
   softmax_ = roofs::loops_of(isa).softmax;
   if (softmax_ == nullptr) softmax_ = roofs::loops_of(isa == Isa::amx ? Isa::avx512 : Isa::scalar).softmax;
-  const auto elements = static_cast<std::size_t>(rows_of_block(q_.shape[1], blocks_) * row_stride_);
+  const auto elements = static_cast<std::size_t>(scores_of_thread(inputs, threads));
   scores_.assign(static_cast<std::size_t>(threads), std::vector<float>(elements));
 }
 
 void Unfused::run() {
   run_shares(
-      threads_, q_.shape[0] * q_.shape[2] * blocks_,
+      threads_, std::ssize(sequences_) * extents_.heads * blocks_,
       [](void* self, int worker, std::int64_t share) noexcept { static_cast<Unfused*>(self)->run_rows(worker, share); },
       this);
 }
 
 void Unfused::run_rows(int worker, std::int64_t share) {
-  const std::int64_t queries = q_.shape[1], heads = q_.shape[2], dim = q_.shape[3];
-  const std::int64_t keys = k_.shape[1], kv_heads = k_.shape[2], value_dim = v_.shape[3];
+  const std::int64_t heads = extents_.heads, dim = extents_.head_dim;
+  const std::int64_t kv_heads = extents_.kv_heads, value_dim = extents_.value_dim;
+  const Span& sequence = sequences_[static_cast<std::size_t>(share / blocks_ / heads)];
+  const std::int64_t queries = sequence.queries, keys = sequence.keys, row_stride = padded(keys);
   const std::int64_t height = rows_of_block(queries, blocks_);
   const std::int64_t begin = share % blocks_ * height, rows = std::min(height, queries - begin);
-  const std::int64_t head = share / blocks_ % heads, b = share / blocks_ / heads, kv_head = head / (heads / kv_heads);
-  if (rows <= 0) return;
+  const std::int64_t head = share / blocks_ % heads, kv_head = head / (heads / kv_heads);
+  if (rows <= 0 || keys == 0) return;  // O is 0 from the beginning
   const auto at = [](const files::Array& x, std::int64_t row, std::int64_t h) {
-    return reinterpret_cast<const float*>(x.bytes.data()) + (row * x.shape[2] + h) * x.shape[3];
+    const std::size_t rank = x.shape.size();
+    return reinterpret_cast<const float*>(x.bytes.data()) + (row * x.shape[rank - 2] + h) * x.shape[rank - 1];
   };
   const auto n = [](std::int64_t x) { return static_cast<int>(x); };
   float* const scores = scores_[static_cast<std::size_t>(worker)].data();
-  blas().sgemm(kRowMajor, kPlain, kTransposed, n(rows), n(keys), n(dim), scale_, at(q_, b * queries + begin, head),
-               n(heads * dim), at(k_, b * keys, kv_head), n(kv_heads * dim), 0, scores, n(row_stride_));
+  blas().sgemm(kRowMajor, kPlain, kTransposed, n(rows), n(keys), n(dim), scale_, at(q_, sequence.first_query + begin, head),
+               n(heads * dim), at(k_, sequence.first_key, kv_head), n(kv_heads * dim), 0, scores, n(row_stride));
 
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
   const std::int64_t shift = options_.alignment == Alignment::bottom_right ? keys - queries : 0;
@@ -124,15 +134,16 @@ void Unfused::run_rows(int worker, std::int64_t share) {
     if (options_.window.left >= 0) first = position - options_.window.left;
     if (options_.window.right >= 0) last = std::min(last, position + options_.window.right + 1);
     first = std::clamp<std::int64_t>(first, 0, keys), last = std::clamp(last, first, keys);
-    float* const row = scores + i * row_stride_;
+    float* const row = scores + i * row_stride;
     std::fill(row, row + first, kHidden);
-    std::fill(row + last, row + row_stride_, kHidden);
-    softmax_(row, row_stride_);
+    std::fill(row + last, row + row_stride, kHidden);
+    softmax_(row, row_stride);
   }
 
-  float* const out = reinterpret_cast<float*>(out_.bytes.data()) + ((b * queries + begin) * heads + head) * value_dim;
-  blas().sgemm(kRowMajor, kPlain, kPlain, n(rows), n(value_dim), n(keys), 1, scores, n(row_stride_),
-               at(v_, b * keys, kv_head), n(kv_heads * value_dim), 0, out, n(heads * value_dim));
+  float* const out =
+      reinterpret_cast<float*>(out_.bytes.data()) + ((sequence.first_query + begin) * heads + head) * value_dim;
+  blas().sgemm(kRowMajor, kPlain, kPlain, n(rows), n(value_dim), n(keys), 1, scores, n(row_stride),
+               at(v_, sequence.first_key, kv_head), n(kv_heads * value_dim), 0, out, n(heads * value_dim));
 }
 
 }  // namespace flashtile::cli

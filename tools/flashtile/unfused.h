@@ -1,6 +1,6 @@
 // The baseline of `flashtile bench`: attention as a program without a fused kernel computes it. OpenBLAS's sgemm for Q Kᵀ,
-// softmax over stored rows, sgemm for P V, in fp32, S stored whole for each head. OpenBLAS is looked for when the command
-// runs, so that neither the library nor the command needs it.
+// softmax over stored rows, sgemm for P V, in fp32, S stored whole for each head of each sequence. OpenBLAS is looked for
+// when the command runs, so that neither the library nor the command needs it.
 #pragma once
 
 #include <string>
@@ -26,17 +26,18 @@ class Unfused {
   Unfused(const Inputs& inputs, const Options& options, Isa isa, int threads);
 
   void run();
-  Tensor out() { return out_.view(); }  // (B, Sq, Hq, Dv), fp32
+  Tensor out() { return out_.view(); }  // (B, Sq, Hq, Dv), packed (total, Hq, Dv); fp32
 
  private:
   void run_rows(int worker, std::int64_t share);
 
   files::Array q_, k_, v_, out_;
+  Extents extents_;
+  std::vector<Span> sequences_;
   Options options_;
   float scale_;
   int threads_;
   std::int64_t blocks_ = 1;                // of the rows of a head, so that every thread has work
-  std::int64_t row_stride_ = 0;            // of S: keys, padded to what the softmax needs
   std::vector<std::vector<float>> scores_;  // S of each thread
   void (*softmax_)(float*, std::int64_t);
 };
