@@ -232,7 +232,10 @@ TEST_F(Command, VerifyHolds) {
   const json j = run_json("verify");
   EXPECT_TRUE(j["passed"].get<bool>()) << j.dump(2);
   EXPECT_GE(j["errors"].size(), 4u);
-  EXPECT_GE(j["properties"].size(), 7u);
+  EXPECT_GE(j["properties"].size(), 8u);
+  const json& packed = j["properties"].back();
+  EXPECT_THAT(packed["name"].get<std::string>(), StartsWith("packed sequences"));
+  EXPECT_GE(packed["cases"].get<int>(), 7 * 2 * 2 * 4);  // sequences, causal or not, threads, types
   for (const json& property : j["properties"]) EXPECT_GT(property["cases"].get<int>(), 0) << property["name"];
 }
 

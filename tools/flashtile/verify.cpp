@@ -114,6 +114,7 @@ int verify_command(bool json) {
   verify_errors(findings);
   verify_exact(findings);
   verify_invariance(findings);
+  verify_packed(findings);
   json ? findings.print_json() : findings.print_summary();
   return findings.passed() ? kSuccess : kFailure;
 }

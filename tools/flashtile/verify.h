@@ -62,5 +62,6 @@ class Findings {
 void verify_errors(Findings& findings);      // error against the definition, by dtype and instruction set
 void verify_exact(Findings& findings);       // the bit-exact proof
 void verify_invariance(Findings& findings);  // one row, one answer
+void verify_packed(Findings& findings);      // … in packed sequences too
 
 }  // namespace flashtile::cli

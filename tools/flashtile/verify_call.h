@@ -76,7 +76,6 @@ class Call {
     return status;
   }
 
- private:
   void poison() {
     std::memset(out.bytes.data(), 0xff, out.bytes.size());  // NaN in every floating type
     std::memset(lse.bytes.data(), 0xff, lse.bytes.size());
