@@ -63,6 +63,35 @@ TEST(Bench, TheDefaultSetIsMadeOfProblems) {
   for (const BenchCase& c : bench_cases(half)) EXPECT_NE(c.problem.dtype, "fp32");
 }
 
+TEST(Bench, TheDefaultSetShowsWhatOutputsCost) {
+  int plain = 0, weights = 0, moments = 0, columns = 0;
+  for (const BenchCase& c : bench_cases({})) {
+    const Outputs& o = c.outputs;
+    if (c.problem.q != "1x2048x8x64" || c.problem.dtype != "fp32" || c.problem.causal) continue;
+    if (o.lse && o.largest_weight && o.entropy && !o.logit_mean) ++weights;
+    else if (o.logit_mean && o.logit_deviation && !o.lse) ++moments;
+    else if (c.problem.key_weights && !o.lse) ++columns;
+    else ++plain;
+  }
+  EXPECT_THAT((std::vector{plain, weights, moments, columns}), ElementsAre(1, 1, 1, 1));
+}
+
+// Case A10.1: the program without a fused kernel stands beside ours at every length, however many threads there are.
+TEST(Bench, A10_1_TheDefaultSetHasABaselineFromShortToLong) {
+  for (std::int64_t length = 128; length <= 8192; length *= 2) {
+    bool found = false;
+    for (const BenchCase& c : bench_cases({})) {
+      if (c.problem.q != fmt::format("1x{}x2x64", length) || c.problem.k != c.problem.q) continue;
+      found = true;
+      Inputs inputs;  // sizes alone matter
+      inputs.q = inputs.k = inputs.v = view(static_cast<const float*>(nullptr), {1, length, 2, 64});
+      for (int threads = 1; threads <= 256; ++threads)
+        EXPECT_EQ(Unfused::refusal(inputs, options_of(c.problem), threads), "") << length << " " << threads;
+    }
+    EXPECT_TRUE(found) << length;
+  }
+}
+
 /// Every rule that the baseline knows, against the definition.
 TEST(Bench, TheBaselineIsAttention) {
   if (!unfused_missing().empty()) GTEST_SKIP() << unfused_missing();
@@ -129,6 +158,12 @@ TEST_F(Command, BenchSaysEverythingOfEveryProblem) {
   ASSERT_EQ(csv.status, 0) << csv.err;
   EXPECT_EQ(std::count(csv.out.begin(), csv.out.end(), '\n'), 2);
   EXPECT_THAT(csv.out, StartsWith("problem,isa,"));
+  for (const char* output : {"--lse --largest-weight --entropy", "--logit-mean", "--logit-deviation", "--key-weights"}) {
+    const Result one = run(std::string("bench --q 1x4x1x8 --rounds 1 --output json ") + output);
+    ASSERT_EQ(one.status, 0) << one.err;
+    EXPECT_EQ(json::parse(one.out)["measurements"][0]["problem"],
+              std::string("--dtype fp32 --q 1x4x1x8 --k 1x4x1x8 --v 1x4x1x8 ") + output);
+  }
   const Result table = run("bench --q 1x4x1x8 --rounds 1 --threads 1,2");
   ASSERT_EQ(table.status, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("| --dtype fp32 --q 1x4x1x8 |"));

@@ -11,13 +11,23 @@
 #include "flashtile/flashtile.h"
 #include "request.h"
 
+namespace CLI {
+class App;
+}
+
 namespace flashtile::cli {
+
+/// Outputs beside O that a problem asks for; key_weights is in its RunRequest.
+struct Outputs {
+  bool lse = false, statistics = false;  // statistics: all of the four
+  bool largest_weight = false, entropy = false, logit_mean = false, logit_deviation = false;
+};
 
 /// As typed. Shapes, --kv-heads, --dtype, --isa and --threads may be lists, "fp32,bf16", and their numbers ranges, "1-8*2".
 struct BenchRequest {
   RunRequest problem;
   std::string kv_heads;
-  bool lse = false, statistics = false;
+  Outputs outputs;
   std::string replay;          // a file of FLASHTILE_VERBOSE lines
   bool cold = false;           // inputs rotate through more than the caches hold
   std::string rounds;          // empty: as many as fit into about two seconds
@@ -27,8 +37,11 @@ struct BenchRequest {
 /// One problem on one instruction set: its words are single values, its shapes are all there.
 struct BenchCase {
   RunRequest problem;
-  bool lse = false, statistics = false, key_weights = false;
+  Outputs outputs;
 };
+
+/// The flags of outputs, --key-weights too, for the command line and for a line of a problem.
+void add_outputs(CLI::App& app, BenchRequest& request);
 
 /// "8" → 8; "1-8*2" → 1, 2, 4, 8; "1-4" → 1, 2, 3, 4; "64-256+64" → 64, 128, 192, 256. Throws UsageError.
 std::vector<std::int64_t> expand_range(std::string_view argument, std::string_view text);

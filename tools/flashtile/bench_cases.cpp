@@ -19,9 +19,14 @@ constexpr std::size_t kMostCases = 10000;
 constexpr std::string_view kDefaultSet[] = {
     "--dtype fp32 --q 1x2048x8x128",
     "--dtype fp32 --q 1x2048x8x64",
+    // What outputs beside O cost, on the problem above.
+    "--dtype fp32 --q 1x2048x8x64 --lse --largest-weight --entropy",
+    "--dtype fp32 --q 1x2048x8x64 --logit-mean --logit-deviation",
+    "--dtype fp32 --q 1x2048x8x64 --key-weights",
     "--dtype fp32 --q 1x2048x8x128 --causal",
     "--dtype fp32 --q 1x4096x8x64 --causal",
     "--dtype fp32 --q 4x512x8x64 --causal",
+    "--dtype fp32 --q 17+64+130+257+511+1024+1500+2048x8x64 --causal",
     "--dtype fp32 --q 1x128x12x32",
     "--dtype fp32 --q 1x32768x1x64 --causal",
     "--dtype bf16 --q 1x2048x8x128",
@@ -38,6 +43,9 @@ constexpr std::string_view kDefaultSet[] = {
     "--dtype fp32 --q 1x16384x4x64 --window 511,0",
     "--dtype fp32 --q 1x16x12x32",
     "--dtype fp32 --q 1x1x1x64",
+    // Case A10.1: never slower than a program without a fused kernel, at any length. With 2 heads its S, some 512 MiB, has a
+    // place at every length on any number of threads (unfused.cpp).
+    "--dtype fp32 --q 1x128-8192*2x2x64",
 };
 
 /// Every list of one word from each position.
@@ -108,7 +116,7 @@ void add_problems(const BenchRequest& request, std::vector<BenchCase>& cases) {
                                                      list_of_numbers("--kv-heads", request.kv_heads), dtypes,
                                                      split(p.isa, ','), list_of_numbers("--threads", p.threads)})) {
     BenchCase one;
-    one.problem = p, one.lse = request.lse, one.statistics = request.statistics, one.key_weights = p.key_weights;
+    one.problem = p, one.outputs = request.outputs;
     RunRequest& r = one.problem;
     r.q = w[0], r.k = w[1], r.v = w[2], r.dtype = w[4], r.isa = w[5], r.threads = w[6];
     complete_shapes(r, w[3]);
@@ -125,9 +133,7 @@ BenchRequest from_line(const std::string& line, const BenchRequest& base) {
   word("--dtype", r.dtype), word("--q", r.q), word("--k", r.k), word("--v", r.v);
   word("--alignment", r.alignment), word("--window", r.window), word("--scale", r.scale), word("--softcap", r.softcap);
   app.add_flag("--causal", r.causal);
-  app.add_flag("--lse", request.lse);
-  app.add_flag("--statistics", request.statistics);
-  app.add_flag("--key-weights", r.key_weights);
+  add_outputs(app, request);
   bool alibi = false;
   app.add_flag("--alibi", alibi);
   try {
@@ -163,6 +169,20 @@ void add_replayed(const BenchRequest& request, std::vector<BenchCase>& cases) {
 }
 
 }  // namespace
+
+void add_outputs(CLI::App& app, BenchRequest& request) {
+  Outputs& o = request.outputs;
+  const auto flag = [&](const char* name, bool& value, const char* help) {
+    app.add_flag(name, value, help)->group("Problem");
+  };
+  flag("--lse", o.lse, "with LSE");
+  flag("--statistics", o.statistics, "with all row statistics, which are:");
+  flag("--largest-weight", o.largest_weight, "with the largest weight of each row");
+  flag("--entropy", o.entropy, "with the entropy of each row's weights");
+  flag("--logit-mean", o.logit_mean, "with the mean of each row's logits");
+  flag("--logit-deviation", o.logit_deviation, "with their standard deviation");
+  flag("--key-weights", request.problem.key_weights, "with the sum of the weights of each key");
+}
 
 std::vector<std::int64_t> expand_range(std::string_view argument, std::string_view text) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;

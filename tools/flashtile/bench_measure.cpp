@@ -40,9 +40,14 @@ void fill(Arrays& a, const BenchCase& bench_case, int copy) {
   a.inputs.pass_to(a.options);
   Plan plan;  // refuses shapes that do not fit before memory is asked for
   require(try_plan(a.inputs.q, a.inputs.k, a.inputs.v, a.inputs.unallocated_out(a.inputs.q.dtype), a.options, plan));
-  a.results = make_results(a.inputs, a.inputs.q.dtype, bench_case.key_weights, a.options);
-  if (!bench_case.lse) a.options.lse = {};
-  if (!bench_case.statistics) a.options.statistics = {};
+  a.results = make_results(a.inputs, a.inputs.q.dtype, request.key_weights, a.options);
+  const Outputs& wanted = bench_case.outputs;
+  RowStatistics& rows = a.options.statistics;
+  if (!wanted.lse) a.options.lse = {};
+  if (!wanted.statistics && !wanted.largest_weight) rows.largest_weight = {};
+  if (!wanted.statistics && !wanted.entropy) rows.entropy = {};
+  if (!wanted.statistics && !wanted.logit_mean) rows.logit_mean = {};
+  if (!wanted.statistics && !wanted.logit_deviation) rows.logit_deviation = {};
 }
 
 double bytes_of(const Arrays& a) {

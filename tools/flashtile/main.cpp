@@ -76,9 +76,7 @@ void add_bench(CLI::App& app, BenchRequest& b) {
   add("--scale", r.scale, "X", "factor on q·k (1/√D)", "Problem");
   add("--softcap", r.softcap, "C", "s ← C tanh(s / C); 0 is off", "Problem");
   add("--alibi", r.alibi, "auto", "the standard slopes", "Problem");
-  app.add_flag("--lse", b.lse, "with LSE")->group("Problem");
-  app.add_flag("--statistics", b.statistics, "with the row statistics")->group("Problem");
-  app.add_flag("--key-weights", r.key_weights, "with the sum of the weights of each key")->group("Problem");
+  add_outputs(app, b);
   add("--replay", b.replay, "FILE", "problems from lines that FLASHTILE_VERBOSE=1 printed", "Problem");
   add("--isa", r.isa, "NAME", "no better instruction set than this (auto)", "Machine");
   add("--arithmetic", r.arithmetic, "FAMILY", "automatic, fma or amx", "Machine");
