@@ -98,17 +98,21 @@ TEST(Bench, TheBaselineIsAttention) {
   const struct {
     const char *q, *k, *v, *window, *alignment;
     bool causal;
+    const char* mask = "";
   } problems[] = {{"2x5x4x8", "2x19x2x8", "2x19x2x3", "", "bottom-right", false},
                   {"1x19x2x8", "1x19x2x8", "1x19x2x8", "", "bottom-right", true},
                   {"1x5x2x8", "1x19x2x8", "1x19x2x8", "", "top-left", true},
                   {"1x9x1x8", "1x5x1x8", "1x5x1x8", "", "bottom-right", true},  // rows that see nothing
                   {"19+0+2*5+3x4x8", "19+4+0+70+1x2x8", "19+4+0+70+1x2x3", "", "bottom-right", true},
-                  {"1x40x1x8", "1x40x1x8", "1x40x1x8", "3,2", "bottom-right", false}};
+                  {"1x40x1x8", "1x40x1x8", "1x40x1x8", "3,2", "bottom-right", false},
+                  {"2x5x4x8", "2x19x2x8", "2x19x2x3", "", "bottom-right", true, "bool"},
+                  {"2x1x2x8", "2x19x2x8", "2x19x2x3", "", "bottom-right", false, "bf16"},
+                  {"19+5x4x8", "19+70x2x8", "19+70x2x3", "9,-1", "bottom-right", false, "fp32"}};
   for (const auto& p : problems)
     for (const int threads : {1, 3}) {
       RunRequest request;
       request.q = p.q, request.k = p.k, request.v = p.v, request.window = p.window, request.causal = p.causal;
-      request.alignment = p.alignment;
+      request.alignment = p.alignment, request.mask = p.mask;
       const Inputs inputs = read_inputs(request);
       Options options = options_of(request);
       inputs.pass_to(options);
@@ -213,6 +217,7 @@ TEST_F(Command, BenchRefusesWhatItCannotMeasure) {
   expect_wrong("bench --q 1x4x3x8 --kv-heads 2 --rounds 1", "k.heads = 2", "q.heads = 3");
   expect_wrong("bench --q 1x2-1x3x4", "--q = 2-1", "64-256+64");
   expect_wrong("bench --k 1x2x3x4", "--q = ", "BxSxHxD");
+  expect_wrong("bench --q 1x2x3x4 --mask int4", "--mask = int4", "bool, fp64");
   expect_wrong("bench --rounds 0", "--rounds = 0", "from 1");
   expect_wrong("bench --output xml", "--output = xml", "md, csv or json");
   expect_wrong("bench --isa sse9", "--isa = sse9", "scalar");

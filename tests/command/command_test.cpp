@@ -77,6 +77,18 @@ TEST_F(Command, EveryOptionTogetherIsWithinTheBounds) {
   EXPECT_EQ(j["tensors"]["alibi_slopes"]["shape"], json({4}));
 }
 
+TEST_F(Command, MasksOfRandomInputsAreRandomToo) {
+  for (const char* const type : {"bool", "fp64", "fp32", "fp16", "bf16"}) {
+    const json j = run_json(std::string("run --q 5+30x4x17 --k 50+3x2x17 --check --mask ") + type);
+    EXPECT_TRUE(j["check"]["passed"].get<bool>()) << j["check"].dump(2);
+    EXPECT_EQ(j["tensors"]["mask"]["shape"], json({30, 50})) << "the longest of both sequences";
+    EXPECT_EQ(j["tensors"]["mask"]["dtype"], type);
+    EXPECT_THAT(j["problem"].get<std::string>(), HasSubstr(std::string(" --mask ") + type));
+  }
+  expect_wrong("run --q 1x2x3x4 --k 1x2x3x4 --mask any", "--mask = any", "bf16 for a random one, or an existing file");
+  expect_wrong("run " + kLayer + " --mask bool", "--mask = bool", "an existing file");
+}
+
 TEST_F(Command, OptionsNameArraysOfTheInputFile) {
   std::vector<files::Array> arrays;
   for (const char* const name : {"query", "key", "value"}) arrays.push_back(normal_array(name, DType::f32, {1, 6, 2, 8}, 3));

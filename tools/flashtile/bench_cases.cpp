@@ -43,6 +43,10 @@ constexpr std::string_view kDefaultSet[] = {
     "--dtype fp32 --q 1x16384x4x64 --window 511,0",
     "--dtype fp32 --q 1x16x12x32",
     "--dtype fp32 --q 1x1x1x64",
+    // Case A10.2: masks for all heads, and none.
+    "--dtype fp32 --q 1x512x4x32",
+    "--dtype fp32 --q 1x512x4x32 --mask bool",
+    "--dtype fp32 --q 1x512x4x32 --mask fp32",
     // Case A10.1: never slower than a program without a fused kernel, at any length. With 2 heads its S, some 512 MiB, has a
     // place at every length on any number of threads (unfused.cpp).
     "--dtype fp32 --q 1x128-8192*2x2x64",
@@ -136,6 +140,7 @@ BenchRequest from_line(const std::string& line, const BenchRequest& base) {
   add_outputs(app, request);
   bool alibi = false;
   app.add_flag("--alibi", alibi);
+  if (request.replay.empty()) word("--mask", r.mask);  // a replayed one has a shape and a pattern that nobody knows
   try {
     app.parse(line);
   } catch (const CLI::ParseError& e) {

@@ -144,6 +144,26 @@ files::Array option_array(std::string_view argument, const std::string& word, co
   return file.read(std::size_t{0});
 }
 
+/// A random mask for all batches and heads, large enough for the longest sequence: every second key on average, or numbers
+/// from N(0, 1). Nothing when the word is a file instead of a type.
+std::optional<files::Array> random_mask(const RunRequest& request, const Inputs& inputs) {
+  const std::string& type = request.mask;
+  const bool boolean = type == name_of(DType::boolean);
+  if (!boolean && type != "fp64" && type != "fp32" && type != "fp16" && type != "bf16") {
+    if (exists(type)) return std::nullopt;
+    throw wrong("--mask", type, "bool, fp64, fp32, fp16 or bf16 for a random one, or an existing file");
+  }
+  const Span longest = inputs.longest();
+  const auto seed = static_cast<std::uint64_t>(parse_integer("--seed", request.seed, 0, INT64_MAX));
+  files::Array numbers = normal_array("mask", boolean ? DType::f32 : parse_dtype("--mask", type),
+                                      {longest.queries, longest.keys}, ~seed);  // q, k and v have 3 · seed and so on
+  if (!boolean) return numbers;
+  files::Array mask = files::make_array("mask", DType::boolean, numbers.shape);
+  for (std::int64_t i = 0; i < mask.elements(); ++i)
+    mask.bytes.data()[i] = std::byte{reinterpret_cast<const float*>(numbers.bytes.data())[i] > 0};
+  return mask;
+}
+
 /// An option that the library wants as fp32 of the given ranks.
 ConstTensor fp32_option(Inputs& inputs, files::Array array, std::string_view argument, std::size_t ranks) {
   if (array.shape.empty() || array.shape.size() > ranks)
@@ -169,20 +189,25 @@ void read_boundaries(const RunRequest& request, Loaded& loaded, Inputs& inputs) 
   }
 }
 
-void read_options(const RunRequest& request, const std::optional<files::ArrayFile>& file, Inputs& inputs) {
-  if (!request.mask.empty()) {
-    files::Array mask = option_array("--mask", request.mask, file, inputs.mask_source);
-    if (mask.shape.size() != 2 && mask.shape.size() != 4)
-      throw wrong("--mask.shape", shape_text(mask.shape), "(Sq, Sk) or (B, Hq, Sq, Sk), each but Sk may be 1");
-    if (mask.dtype != DType::boolean && !is_floating(mask.dtype))
-      throw wrong("--mask.dtype", name_of(mask.dtype), "bool (true = attend), or fp64, fp32, fp16 or bf16 (added)");
-    if (!files::is_c_order(mask)) {
-      mask.bytes = files::elements_in_c_order(mask);
-      mask.stride = files::c_strides(mask.shape);
-    }
-    inputs.arrays.push_back(std::move(mask));
-    inputs.mask = std::as_const(inputs.arrays.back()).view();
+void read_mask(const RunRequest& request, const std::optional<files::ArrayFile>& file, Inputs& inputs) {
+  std::optional<files::Array> random;
+  if (request.files.empty()) random = random_mask(request, inputs);
+  files::Array mask = random ? std::move(*random) : option_array("--mask", request.mask, file, inputs.mask_source);
+  if (random) inputs.mask_source = "random, seed " + request.seed;
+  if (mask.shape.size() != 2 && mask.shape.size() != 4)
+    throw wrong("--mask.shape", shape_text(mask.shape), "(Sq, Sk) or (B, Hq, Sq, Sk), each but Sk may be 1");
+  if (mask.dtype != DType::boolean && !is_floating(mask.dtype))
+    throw wrong("--mask.dtype", name_of(mask.dtype), "bool (true = attend), or fp64, fp32, fp16 or bf16 (added)");
+  if (!files::is_c_order(mask)) {
+    mask.bytes = files::elements_in_c_order(mask);
+    mask.stride = files::c_strides(mask.shape);
   }
+  inputs.arrays.push_back(std::move(mask));
+  inputs.mask = std::as_const(inputs.arrays.back()).view();
+}
+
+void read_options(const RunRequest& request, const std::optional<files::ArrayFile>& file, Inputs& inputs) {
+  if (!request.mask.empty()) read_mask(request, file, inputs);
   if (!request.sinks.empty())
     inputs.sinks = fp32_option(inputs, option_array("--sinks", request.sinks, file, inputs.sinks_source), "--sinks", 1);
   if (request.alibi == "auto") {

@@ -75,6 +75,7 @@ void add_bench(CLI::App& app, BenchRequest& b) {
   add("--window", r.window, "L,R", "a query sees L keys before and R after it; -1: no limit", "Problem");
   add("--scale", r.scale, "X", "factor on q·k (1/√D)", "Problem");
   add("--softcap", r.softcap, "C", "s ← C tanh(s / C); 0 is off", "Problem");
+  add("--mask", r.mask, "TYPE", "random for all heads: bool (true = attend) or fp32, fp16 … (added); or a file", "Problem");
   add("--alibi", r.alibi, "auto", "the standard slopes", "Problem");
   add_outputs(app, b);
   add("--replay", b.replay, "FILE", "problems from lines that FLASHTILE_VERBOSE=1 printed", "Problem");
@@ -104,7 +105,10 @@ void add_run(CLI::App& app, RunRequest& r) {
   add("--window", r.window, "L,R", "a query sees L keys before and R after it; -1: no limit", "Attention");
   add("--scale", r.scale, "X", "factor on q·k (1/√D)", "Attention");
   add("--softcap", r.softcap, "C", "s ← C tanh(s / C); 0 is off", "Attention");
-  add("--mask", r.mask, "ARRAY", "bool (true = attend) or added numbers: (Sq, Sk) or (B, Hq, Sq, Sk)", "Attention");
+  add("--mask", r.mask, "ARRAY",
+      "bool (true = attend) or added numbers: (Sq, Sk) or (B, Hq, Sq, Sk);\n"
+      "with --q: or bool, fp32 …, a random one",
+      "Attention");
   add("--sinks", r.sinks, "ARRAY", "a logit per head that joins the denominator: (Hq,)", "Attention");
   add("--alibi", r.alibi, "ARRAY|auto", "slopes: (Hq,) or (B, Hq); auto: the standard ones", "Attention");
   // What problem_line() says of outputs that `run` always computes: a printed problem may be typed in again.

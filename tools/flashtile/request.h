@@ -19,7 +19,7 @@ struct RunRequest {
   std::string dtype, out_dtype;  // empty: as the file has it
   bool causal = false;
   std::string alignment = "bottom-right", window, scale, softcap;
-  std::string mask, sinks, alibi;  // the name of an array in the file, or a file
+  std::string mask, sinks, alibi;  // an array in the file, or a file; mask beside --q: a type, random numbers of it
   std::string isa = "auto", arithmetic = "automatic", threads;
   std::string out;  // file to write
   bool key_weights = false;  // … with the column sums of the weights

@@ -10,6 +10,7 @@
 
 #include "convert.h"
 #include "failure.h"
+#include "problem/number.h"
 #include "roofs/roofs.h"
 #include "run/threads.h"
 #include "units.h"
@@ -18,6 +19,7 @@ namespace flashtile::cli {
 namespace {
 
 constexpr double kMostScoreBytes = 1 << 30;
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
 constexpr std::int64_t kRowPadding = 16;  // keys: what Loops::softmax asks for
 
 // cblas.h, as every BLAS has it.
@@ -76,6 +78,9 @@ std::string unfused_description() { return blas().description; }
 std::string Unfused::refusal(const Inputs& inputs, const Options& options, int threads) {
   if (options.softcap > 0 || options.alibi_slopes.data != nullptr) return "softcap and ALiBi have no unfused baseline here";
   if (inputs.q.dtype == DType::f64) return "the unfused baseline is fp32";
+  const ConstTensor& mask = options.mask;
+  if (mask.rank == 4 && (mask.shape[0] != 1 || mask.shape[1] != 1))
+    return "a mask for each head has no unfused baseline here";
   const double bytes = 4.0 * static_cast<double>(scores_of_thread(inputs, threads)) * threads;
   if (bytes > kMostScoreBytes) return fmt::format("S would take {}", bytes_text(bytes));
   return {};
@@ -98,6 +103,19 @@ Unfused::Unfused(const Inputs& inputs, const Options& options, Isa isa, int thre
   if (softmax_ == nullptr) softmax_ = roofs::loops_of(isa == Isa::amx ? Isa::avx512 : Isa::scalar).softmax;
   const auto elements = static_cast<std::size_t>(scores_of_thread(inputs, threads));
   scores_.assign(static_cast<std::size_t>(threads), std::vector<float>(elements));
+  if (options.mask.present()) keep_mask(options.mask, inputs.longest().queries);
+}
+
+void Unfused::keep_mask(const ConstTensor& mask, std::int64_t queries) {
+  const int row = mask.rank - 2, key = mask.rank - 1;
+  mask_keys_ = mask.shape[key];
+  mask_.reserve(static_cast<std::size_t>(queries * mask_keys_));
+  for (std::int64_t i = 0; i < queries; ++i)
+    for (std::int64_t j = 0; j < mask_keys_; ++j) {
+      const double x =
+          element(mask.data, mask.dtype, (mask.shape[row] == 1 ? 0 : i) * mask.stride[row] + j * mask.stride[key]);
+      mask_.push_back(mask.dtype != DType::boolean ? static_cast<float>(x * std::numbers::log2e) : x == 0 ? kHidden : 0);
+    }
 }
 
 void Unfused::run() {
@@ -122,10 +140,12 @@ void Unfused::run_rows(int worker, std::int64_t share) {
   };
   const auto n = [](std::int64_t x) { return static_cast<int>(x); };
   float* const scores = scores_[static_cast<std::size_t>(worker)].data();
+  if (!mask_.empty())  // the product is added to it
+    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(&mask_[(begin + i) * mask_keys_], keys, scores + i * row_stride);
   blas().sgemm(kRowMajor, kPlain, kTransposed, n(rows), n(keys), n(dim), scale_, at(q_, sequence.first_query + begin, head),
-               n(heads * dim), at(k_, sequence.first_key, kv_head), n(kv_heads * dim), 0, scores, n(row_stride));
+               n(heads * dim), at(k_, sequence.first_key, kv_head), n(kv_heads * dim), mask_.empty() ? 0 : 1, scores,
+               n(row_stride));
 
-  constexpr float kHidden = -std::numeric_limits<float>::infinity();
   const std::int64_t shift = options_.alignment == Alignment::bottom_right ? keys - queries : 0;
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t position = begin + i + shift;

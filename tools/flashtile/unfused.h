@@ -29,6 +29,7 @@ class Unfused {
   Tensor out() { return out_.view(); }  // (B, Sq, Hq, Dv), packed (total, Hq, Dv); fp32
 
  private:
+  void keep_mask(const ConstTensor& mask, std::int64_t queries);
   void run_rows(int worker, std::int64_t share);
 
   files::Array q_, k_, v_, out_;
@@ -39,6 +40,8 @@ class Unfused {
   int threads_;
   std::int64_t blocks_ = 1;                // of the rows of a head, so that every thread has work
   std::vector<std::vector<float>> scores_;  // S of each thread
+  std::vector<float> mask_;                // (Sq, Sk) as numbers to add in base 2; empty without one
+  std::int64_t mask_keys_ = 0;
   void (*softmax_)(float*, std::int64_t);
 };
 
