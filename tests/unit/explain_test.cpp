@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "support/case.h"
 
 namespace flashtile::testing {
@@ -40,8 +42,8 @@ TEST(ProblemLine, CountsSequencesWhereLengthsDoNotSayItAll) {
 }
 
 TEST(ProblemLine, OfManySequencesFitsIntoTheLineOfVerboseCalls) {
-  std::vector<Index> lengths;
-  for (Index i = 0; i < 200; ++i) lengths.push_back(1000 + i);  // 999 characters
+  std::vector<Index> lengths(200);
+  std::iota(lengths.begin(), lengths.end(), 1000);  // 999 characters
   EXPECT_THAT(problem_line(packed(lengths, lengths).planned()), HasSubstr("--q 1000+1001+"));
   EXPECT_LT(problem_line(packed(lengths, lengths).planned()).size(), 3500u);
   lengths.push_back(1);

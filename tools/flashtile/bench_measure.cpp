@@ -109,6 +109,7 @@ std::optional<double> Measurement::best_share() const {
 std::optional<double> Measurement::median_share() const {
   if (peak.empty()) return std::nullopt;
   std::vector<double> shares;
+  shares.reserve(peak.size());
   for (std::size_t i = 0; i < peak.size(); ++i) shares.push_back(facts.flops / seconds[i] / peak[i]);
   return median_of(shares);
 }
