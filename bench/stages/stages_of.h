@@ -45,7 +45,7 @@ class Tile {
   FT_INLINE void pack_keys() { flashtile::pack_keys<V>(s_.k, p_.k.dtype, 0, p_.k.row, keys_, p_.head_dim, s_.panel); }
   FT_INLINE void pack_values() {
     scratch_.packed[0] =  // whether the values are finite is wanted, too
-        flashtile::pack_values<V>(s_.v, p_.v.dtype, 0, p_.v.row, keys_, p_.value_dim, scratch_.width, s_.panel);
+        flashtile::pack_values<Isa, V>(s_.v, p_.v.dtype, 0, p_.v.row, keys_, p_.value_dim, scratch_.width, keys_, s_.panel);
   }
   FT_INLINE void merge() { flashtile::merge<V>(scratch_.total, false, scratch_.chunk, rows_, scratch_.width); }
 
